@@ -1,0 +1,141 @@
+"""Arm ids <-> slots: the one place where names become row numbers.
+
+A slot is a row in every array of a policy. Retiring an arm frees its slot for the next one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterable, Sequence
+
+import numpy as np
+
+from whim.errors import InvalidInputError, UnknownArmError
+from whim.types import I64, ArmId
+
+__all__ = ["ArmTable", "check_id"]
+
+_BOOLS = frozenset((bool, np.bool_))  # True would find the arm called 1
+
+
+def check_id(arm: object) -> ArmId:
+    """The id in its plain form; refuses what cannot name an arm.
+
+    >>> check_id("news-17"), check_id(np.int64(3))
+    ('news-17', 3)
+    """
+    if isinstance(arm, (str, int)) and not isinstance(arm, bool):
+        return str(arm) if isinstance(arm, np.str_) else arm
+    if isinstance(arm, np.integer):
+        return int(arm)
+    if type(arm) in _BOOLS:
+        raise InvalidInputError(f"arm id must not be a bool, got {arm!r}.")
+    if not isinstance(arm, Hashable) or arm is None or arm != arm:
+        raise InvalidInputError(
+            f"arm id must be hashable, equal to itself and not None, got {arm!r}."
+        )
+    try:
+        hash(arm)
+    except TypeError:
+        raise InvalidInputError(f"arm id must be hashable, got {arm!r}.") from None
+    return arm
+
+
+class ArmTable:
+    """The live arms in the order in which they were added, each with its slot.
+
+    >>> table = ArmTable()
+    >>> table.add(["a", "b", "a"])
+    [('a', 0), ('b', 1)]
+    >>> table.retire(["a"])
+    [0]
+    >>> table.add(["c"]), list(table.slot_of)
+    ([('c', 0)], ['b', 'c'])
+    """
+
+    def __init__(self) -> None:
+        self.slot_of: dict[ArmId, int] = {}
+        self.id_of: list[ArmId | None] = []
+        self._free: list[int] = []
+        self._slots: I64 | None = None
+
+    def __len__(self) -> int:
+        return len(self.slot_of)
+
+    def missing(self, ids: Iterable[object]) -> list[ArmId]:
+        """Those ids, checked and once each, that are not live."""
+        return [a for a in dict.fromkeys(check_id(a) for a in ids) if a not in self.slot_of]
+
+    def add(self, ids: Iterable[object]) -> list[tuple[ArmId, int]]:
+        """Give a slot to each new id; ids that are live keep theirs."""
+        added = []
+        for arm in self.missing(ids):
+            if self._free:
+                slot = heapq.heappop(self._free)
+                self.id_of[slot] = arm
+            else:
+                slot = len(self.id_of)
+                self.id_of.append(arm)
+            self.slot_of[arm] = slot
+            added.append((arm, slot))
+        self._slots = None
+        return added
+
+    def retire(self, ids: Iterable[object]) -> list[int]:
+        """Free the slots of live ids; an unknown one is an error and frees none."""
+        slots = self.slots(list(dict.fromkeys(check_id(a) for a in ids))).tolist()
+        for slot in slots:
+            arm = self.id_of[slot]
+            del self.slot_of[arm]
+            self.id_of[slot] = None
+            heapq.heappush(self._free, slot)
+        self._slots = None
+        return list(slots)
+
+    @property
+    def live(self) -> I64:
+        """Slots of every live arm, in the order of the arms."""
+        if self._slots is None:
+            self._slots = np.fromiter(self.slot_of.values(), np.int64, len(self.slot_of))
+        return self._slots
+
+    def slot(self, arm: object) -> int:
+        """The slot of one live id."""
+        try:
+            slot = self.slot_of.get(arm)
+        except TypeError:
+            slot = None
+        if slot is None or arm.__class__ in _BOOLS:
+            raise self._unknown([arm], "arm")
+        return slot
+
+    def slots(self, ids: Sequence[object], name: str = "arms") -> I64:
+        """The slots of live ids; the error names every unknown one."""
+        slot_of = self.slot_of
+        try:
+            slots = [slot_of[a] for a in ids]
+        except (KeyError, TypeError):
+            raise self._unknown(ids, name) from None
+        if not _BOOLS.isdisjoint(map(type, ids)):
+            raise self._unknown(ids, name)
+        return np.array(slots, np.int64)
+
+    def _unknown(self, ids: Sequence[object], name: str) -> InvalidInputError | UnknownArmError:
+        unknown = []
+        for arm in ids:
+            try:
+                if check_id(arm) not in self.slot_of:
+                    unknown.append(arm)
+            except InvalidInputError as error:
+                return error
+        shown = ", ".join(repr(a) for a in unknown[:5]) + (" …" if len(unknown) > 5 else "")
+        return UnknownArmError(f"{name} must be live arms, got unknown or retired: {shown}.")
+
+    def restore(self, ids: list[ArmId], slots: list[int], size: int) -> None:
+        """Become the table with these arms at these slots, of ``size`` slots in all."""
+        self.slot_of = dict(zip(ids, slots, strict=True))
+        self.id_of = [None] * size
+        for arm, slot in self.slot_of.items():
+            self.id_of[slot] = arm
+        self._free = [s for s in range(size) if self.id_of[s] is None]
+        self._slots = None

@@ -1,0 +1,5 @@
+"""The change tests: what is compared with what, and when it counts as a change."""
+
+from whim.detectors.mean_residual import MeanResidual
+
+__all__ = ["MeanResidual"]

@@ -1,0 +1,44 @@
+"""The paper's change test: the mean residual of the window under the model before it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from whim.errors import InvalidInputError
+
+__all__ = ["MeanResidual"]
+
+
+@dataclass(frozen=True, slots=True)
+class MeanResidual:
+    """Fire when ``|mean of (xᵀθ_pre - r) over the window| >= threshold``.
+
+    Only the window's mean context and mean reward matter, so a change θ → θ' with
+    ``x̄ᵀ(θ' - θ) = 0`` cannot be seen (docs/math.md).
+
+    Attributes
+    ----------
+    window
+        Plays of an arm in its window, ω >= 2.
+    threshold
+        δ > 0, in units of the reward; infinity never fires.
+
+    Examples
+    --------
+    >>> MeanResidual(window=1000, threshold=0.025).deviations(rate=0.05)
+    3.6
+    """
+
+    window: int
+    threshold: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.window, int) or isinstance(self.window, bool) or self.window < 2:
+            raise InvalidInputError(f"window must be an integer >= 2, got {self.window!r}.")
+        if not isinstance(self.threshold, (int, float)) or not self.threshold > 0:
+            raise InvalidInputError(f"threshold must be a number > 0, got {self.threshold!r}.")
+
+    def deviations(self, rate: float) -> float:
+        """How many standard deviations δ is for clicks of this rate: a guide to choosing it."""
+        return round(self.threshold / math.sqrt(rate * (1 - rate) / self.window), 1)

@@ -1,0 +1,1 @@
+"""Compiled arithmetic: arrays in, arrays out; no ids, no checks, no random state."""

@@ -1,0 +1,210 @@
+"""Disjoint payoffs: each arm its own ridge model of the user's features.
+
+LinUCB (Li et al. 2010, Algorithm 1), linear Thompson sampling, and PSLinUCB-Disjoint
+(Algorithm 1 of the paper). One row a slot: ``cum`` is the model M_cum; ``pre`` is M_pre followed
+by the window's sum of x and sum of r. M_cur is never kept: it is the window's own ridge model,
+rebuilt from the window on a change.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whim.kernels import factors, windows
+from whim.kernels.jit import inline, jit
+from whim.types import F64, I64
+
+__all__ = [
+    "CHANGED",
+    "GROW",
+    "NOT_FINITE",
+    "POPS",
+    "QUIET",
+    "SEEDED",
+    "TABLE",
+    "learn_many",
+    "learn_one",
+    "observe",
+    "observe_many",
+    "sample",
+    "score",
+]
+
+QUIET, CHANGED, GROW, NOT_FINITE = range(4)
+
+# columns of ``table`` after those of the window
+SEEDED = windows.ENDS
+POPS = windows.ENDS + 1
+TABLE = windows.ENDS + 2
+
+
+@jit
+def score(x: F64, slots: I64, cum: F64, alpha: float, out: F64) -> int:
+    """Upper confidence bounds of the candidates into ``out``; the best one's place.
+
+    Columns of ``out``: score, mean, width. Returns -1 for a context that is not finite.
+    """
+    if not factors.finite(x):
+        return -1
+    best = 0
+    for c in range(slots.shape[0]):
+        row = slots[c]
+        mean = factors.predict(cum, row, x)
+        width = alpha * np.sqrt(factors.quad(cum, row, x))
+        out[c, 0] = mean + width
+        out[c, 1] = mean
+        out[c, 2] = width
+        if out[c, 0] > out[best, 0]:
+            best = c
+    return best
+
+
+@jit
+def sample(x: F64, slots: I64, cum: F64, alpha: float, noise: F64, out: F64) -> int:
+    """As ``score`` for Thompson sampling: the score is ``mean + width · noise``.
+
+    For one context xᵀθ̃ with θ̃ ~ N(θ, α²A⁻¹) is N(xᵀθ, α² xᵀA⁻¹x), independent over arms, so
+    one normal number an arm gives the law of a whole posterior draw.
+    """
+    if score(x, slots, cum, alpha, out) < 0:
+        return -1
+    best = 0
+    for c in range(slots.shape[0]):
+        out[c, 0] = out[c, 1] + out[c, 2] * noise[c]
+        if out[c, 0] > out[best, 0]:
+            best = c
+    return best
+
+
+@jit
+def learn_one(row: int, x: F64, r: float, cum: F64, w: F64) -> int:
+    """One plain ridge update; NOT_FINITE, and nothing learnt, for such a context."""
+    if not factors.finite(x):
+        return NOT_FINITE
+    factors.learn(cum, row, x, r, w)
+    return QUIET
+
+
+@jit
+def learn_many(slots: I64, X: F64, rewards: F64, cum: F64, w: F64) -> None:
+    """Plain ridge updates in order: LinUCB and Thompson sampling."""
+    for i in range(slots.shape[0]):
+        factors.learn(cum, slots[i], X[i], rewards[i], w)
+
+
+@jit
+def restart(
+    row: int, d: int, ridge: float, cum: F64, pre: F64, pool: F64, links: I64, table: I64, w: F64
+) -> None:
+    """M_pre, M_cum <- M_cur; M_cur and the window <- empty."""
+    factors.set_prior(cum, row, d, ridge)
+    chunk, place = table[row, windows.HEAD], table[row, windows.HEAD_AT]
+    for _ in range(table[row, windows.COUNT]):
+        factors.learn(cum, row, pool[chunk, place, :d], pool[chunk, place, d], w)
+        chunk, place = windows.advance(pool, links, chunk, place)
+    for j in range(cum.shape[1]):
+        pre[row, j] = cum[row, j]
+    for j in range(cum.shape[1], pre.shape[1]):
+        pre[row, j] = 0.0
+    windows.clear(table, row, links)
+    table[row, POPS] = 0
+
+
+@jit
+def sum_window(row: int, at: int, pre: F64, pool: F64, links: I64, table: I64) -> None:
+    """Recompute the window's sums, so that a million additions and subtractions leave no trace."""
+    for j in range(at, pre.shape[1]):
+        pre[row, j] = 0.0
+    chunk, place = table[row, windows.HEAD], table[row, windows.HEAD_AT]
+    for _ in range(table[row, windows.COUNT]):
+        for j in range(pre.shape[1] - at):
+            pre[row, at + j] += pool[chunk, place, j]
+        chunk, place = windows.advance(pool, links, chunk, place)
+
+
+@inline
+def _observe(
+    row: int, x: F64, r: float, window: int, threshold: float, seed_first: bool, ridge: float,
+    cum: F64, pre: F64, pool: F64, links: I64, table: I64, work: F64,
+) -> int:  # fmt: skip
+    if windows.full(table, row, pool, links):
+        return GROW
+    d = x.shape[0]
+    sums = cum.shape[1]
+    theta = sums - d
+    chunk, place = windows.push(table, row, pool, links)
+    for j in range(d):
+        pool[chunk, place, j] = x[j]
+        pre[row, sums + j] += x[j]
+    pool[chunk, place, d] = r
+    pre[row, sums + d] += r
+    factors.learn(cum, row, x, r, work[0])
+    if table[row, windows.COUNT] < window:
+        return QUIET
+
+    # the mean residual of Algorithm 1 is |x̄ᵀ theta_pre - r̄|: only the window's sums matter
+    residual = -pre[row, sums + d]
+    for j in range(d):
+        residual += pre[row, sums + j] * pre[row, theta + j]
+    statistic = abs(residual) / window
+    first = seed_first and table[row, SEEDED] == 0
+    if first or statistic >= threshold:
+        work[3, 0] = statistic
+        for j in range(d):
+            work[1, j] = cum[row, theta + j]
+        restart(row, d, ridge, cum, pre, pool, links, table, work[0])
+        for j in range(d):
+            work[2, j] = cum[row, theta + j]
+        table[row, SEEDED] = 1
+        return QUIET if first else CHANGED
+
+    chunk, place = windows.pop(table, row, pool, links)
+    old = pool[chunk, place]
+    factors.learn(pre, row, old[:d], old[d], work[0])
+    table[row, POPS] += 1
+    if table[row, POPS] >= window:
+        table[row, POPS] = 0
+        sum_window(row, sums, pre, pool, links, table)
+    else:
+        for j in range(d + 1):
+            pre[row, sums + j] -= old[j]
+    return QUIET
+
+
+@jit
+def observe(
+    row: int, x: F64, r: float, window: int, threshold: float, seed_first: bool, ridge: float,
+    cum: F64, pre: F64, pool: F64, links: I64, table: I64, work: F64,
+) -> int:  # fmt: skip
+    """One play under PSLinUCB-Disjoint: learn, test the full window, restart or slide.
+
+    Returns NOT_FINITE or, when the pool has no room, GROW before anything is touched. On a
+    change ``work`` holds theta before and after in rows 1 and 2 and the statistic in row 3.
+    """
+    if not factors.finite(x):
+        return NOT_FINITE
+    return _observe(
+        row, x, r, window, threshold, seed_first, ridge, cum, pre, pool, links, table, work
+    )
+
+
+@jit
+def observe_many(
+    start: int, slots: I64, X: F64, rewards: F64, window: int, threshold: float,
+    seed_first: bool, ridge: float, cum: F64, pre: F64, pool: F64, links: I64, table: I64,
+    work: F64,
+) -> tuple[int, int]:  # fmt: skip
+    """Plays in order from ``start``; stops after a change, or before a play the pool cannot hold.
+
+    Returns where to go on and why it stopped.
+    """
+    for i in range(start, slots.shape[0]):
+        status = _observe(
+            slots[i], X[i], rewards[i], window, threshold, seed_first, ridge,
+            cum, pre, pool, links, table, work,
+        )  # fmt: skip
+        if status == GROW:
+            return i, GROW
+        if status == CHANGED:
+            return i + 1, CHANGED
+    return slots.shape[0], QUIET

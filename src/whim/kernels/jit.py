@@ -1,0 +1,88 @@
+"""``jit``: numba compilation whose cache can never be stale.
+
+numba stamps a cached function with the time and size of its own source file. A kernel that
+calls a function of another file is compiled with that function inlined, so an edit there would
+leave old machine code in use. Here every kernel is cached in a folder named after a digest of
+all kernel sources, of whim's version and of numba's: another source, another folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+
+__all__ = ["cache_folder", "inline", "jit", "source_digest"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_HERE = Path(__file__).parent
+
+
+def source_digest(folder: Path = _HERE) -> str:
+    """Digest of every kernel source in ``folder`` and of the compiler's version."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for source in sorted(folder.glob("*.py")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()[:20]
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def cache_folder() -> Path | None:
+    """Where compiled kernels are kept: ``WHIM_CACHE_DIR``, beside the sources, or the user's cache.
+
+    ``None`` when none of them can be written: kernels are then compiled anew in each process.
+    """
+    chosen = os.environ.get("WHIM_CACHE_DIR")
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
+    roots = [Path(chosen)] if chosen else [_HERE / "__pycache__", Path(home) / "whim"]
+    for root in roots:
+        folder = root / f"kernels-{source_digest()}"
+        if _writable(folder):
+            return folder
+    return None
+
+
+_FOLDER = cache_folder()
+
+
+def jit(function: Function) -> Function:
+    """Compile ``function`` without the interpreter lock, cached under the current sources.
+
+    No ``fastmath``: sums keep their order, so the same step gives the same bits in a live call
+    and in a compiled loop.
+    """
+    return _compiled(function, "never")
+
+
+def inline(function: Function) -> Function:
+    """As ``jit``, and copied into its callers: for the few lines at the heart of a loop.
+
+    A call that is not inlined passes each array as a dozen numbers, more work than those lines.
+    """
+    return _compiled(function, "always")
+
+
+def _compiled(function: Function, inlined: str) -> Function:
+    config: Any = numba.config
+    njit: Any = numba.njit
+    before = config.CACHE_DIR
+    config.CACHE_DIR = "" if _FOLDER is None else str(_FOLDER)
+    try:
+        options = {"cache": _FOLDER is not None, "nogil": True, "error_model": "numpy"}
+        return cast(Function, njit(inline=inlined, **options)(function))
+    finally:
+        config.CACHE_DIR = before

@@ -1,0 +1,48 @@
+"""``LinUCBDisjoint``: Li et al. 2010, Algorithm 1."""
+
+from __future__ import annotations
+
+from whim.policies.disjoint import DisjointPolicy
+
+__all__ = ["LinUCBDisjoint"]
+
+
+class LinUCBDisjoint(DisjointPolicy):
+    """LinUCB with one ridge model an arm; learns as if nothing ever changed.
+
+    Parameters
+    ----------
+    n_features
+        Length d of a context.
+    alpha
+        α >= 0: how many widths of optimism.
+    ridge
+        λ > 0; the paper's 1.
+    seed, ties
+        See ``Policy``.
+
+    Examples
+    --------
+    >>> policy = LinUCBDisjoint(n_features=2, alpha=0.5)
+    >>> policy.add_arms(["a", "b"])
+    ['a', 'b']
+    >>> policy.update("a", [1.0, 0.0], 1.0)
+    >>> decision = policy.select([1.0, 0.0])
+    >>> decision.arm, decision.mean, round(decision.width, 4)
+    ('a', 0.5, 0.3536)
+    """
+
+    name = "linucb-disjoint"
+
+    def __init__(
+        self,
+        *,
+        n_features: int,
+        alpha: float = 1.0,
+        ridge: float = 1.0,
+        seed: int = 0,
+        ties: str = "first",
+    ) -> None:
+        super().__init__(
+            locals(), n_features=n_features, alpha=alpha, ridge=ridge, seed=seed, ties=ties
+        )
