@@ -37,11 +37,11 @@ def stream(
     three vectors only.
     """
     rng = np.random.default_rng([seed, steps, arms, d])
-    theta = rng.normal(size=(arms, d)) / np.sqrt(d)
+    theta = rng.normal(size=(arms, d))
     few = rng.normal(size=(3, d)) / np.sqrt(d)
     for _ in range(steps):
         if rng.random() < arms / period:
-            theta[rng.integers(arms)] = rng.normal(size=d) / np.sqrt(d)
+            theta[rng.integers(arms)] = rng.normal(size=d)
         x = few[rng.integers(3)] if repeated else rng.normal(size=d) / np.sqrt(d)
         size = int(rng.integers(1, arms + 1))
         candidates = rng.permutation(arms)[:size].tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from whim.errors import InvalidInputError
+from whim import checks
 
 __all__ = ["MeanResidual"]
 
@@ -34,10 +34,9 @@ class MeanResidual:
     threshold: float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.window, int) or isinstance(self.window, bool) or self.window < 2:
-            raise InvalidInputError(f"window must be an integer >= 2, got {self.window!r}.")
-        if not isinstance(self.threshold, (int, float)) or not self.threshold > 0:
-            raise InvalidInputError(f"threshold must be a number > 0, got {self.threshold!r}.")
+        object.__setattr__(self, "window", checks.integer("window", self.window, 2))
+        threshold = checks.number("threshold", self.threshold, above=0, infinite=True)
+        object.__setattr__(self, "threshold", threshold)
 
     def deviations(self, rate: float) -> float:
         """How many standard deviations δ is for clicks of this rate: a guide to choosing it."""

@@ -110,18 +110,6 @@ def restart(
     table[row, POPS] = 0
 
 
-@jit
-def sum_window(row: int, at: int, pre: F64, pool: F64, links: I64, table: I64) -> None:
-    """Recompute the window's sums, so that a million additions and subtractions leave no trace."""
-    for j in range(at, pre.shape[1]):
-        pre[row, j] = 0.0
-    chunk, place = table[row, windows.HEAD], table[row, windows.HEAD_AT]
-    for _ in range(table[row, windows.COUNT]):
-        for j in range(pre.shape[1] - at):
-            pre[row, at + j] += pool[chunk, place, j]
-        chunk, place = windows.advance(pool, links, chunk, place)
-
-
 @inline
 def _observe(
     row: int, x: F64, r: float, window: int, threshold: float, seed_first: bool, ridge: float,
@@ -164,7 +152,7 @@ def _observe(
     table[row, POPS] += 1
     if table[row, POPS] >= window:
         table[row, POPS] = 0
-        sum_window(row, sums, pre, pool, links, table)
+        windows.total(row, sums, pre, pool, links, table)
     else:
         for j in range(d + 1):
             pre[row, sums + j] -= old[j]

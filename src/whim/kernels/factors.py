@@ -23,6 +23,7 @@ __all__ = [
     "dense",
     "downdate",
     "finite",
+    "invert_back",
     "invert_into",
     "learn",
     "packed_size",
@@ -220,6 +221,30 @@ def symmetric(matrix: F64, out: F64) -> None:
         for j in range(i + 1, d):
             out[k] = 2.0 * matrix[i, j]
             k += 1
+
+
+@jit
+def invert_back(F: F64, row: int, A: F64) -> None:
+    """The matrix ``A`` whose inverse the row holds (only after a change).
+
+    With N = U⁻¹, unit upper too, A = Nᵀ D⁻¹ N.
+    """
+    d = A.shape[0]
+    N = np.zeros((d, d))
+    for j in range(d):
+        N[j, j] = 1.0
+        for i in range(j - 1, -1, -1):
+            value = 0.0
+            for h in range(i + 1, j + 1):
+                value -= F[row, d + h * (h - 1) // 2 + i] * N[h, j]
+            N[i, j] = value
+    for i in range(d):
+        for j in range(i + 1):
+            value = 0.0
+            for h in range(j + 1):
+                value += N[h, i] * N[h, j] / F[row, h]
+            A[i, j] = value
+            A[j, i] = value
 
 
 @jit

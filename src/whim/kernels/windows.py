@@ -29,6 +29,7 @@ __all__ = [
     "grown",
     "pop",
     "push",
+    "total",
 ]
 
 HEAD, HEAD_AT, TAIL, TAIL_AT, COUNT = range(5)
@@ -112,3 +113,15 @@ def clear(ends: I64, row: int, links: I64) -> None:
         links[ends[row, TAIL]] = links[0]
         links[0] = ends[row, HEAD]
     ends[row, :] = 0
+
+
+@jit
+def total(row: int, at: int, sums: F64, pool: F64, links: I64, ends: I64) -> None:
+    """Recompute a window's sums into ``sums[row, at:]``: running ones gather rounding errors."""
+    for j in range(at, sums.shape[1]):
+        sums[row, j] = 0.0
+    chunk, place = ends[row, HEAD], ends[row, HEAD_AT]
+    for _ in range(ends[row, COUNT]):
+        for j in range(sums.shape[1] - at):
+            sums[row, at + j] += pool[chunk, place, j]
+        chunk, place = advance(pool, links, chunk, place)

@@ -18,9 +18,10 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import numpy.typing as npt
 
+from whim import checks
 from whim.arms import ArmTable
 from whim.errors import InvalidInputError, StateFileError
-from whim.policies import checks, state
+from whim.policies import state
 from whim.types import F64, I64, ArmId, ChangeEvent, Decision
 
 __all__ = ["CHANGED", "GROW", "NOT_FINITE", "QUIET", "Policy"]
@@ -61,13 +62,18 @@ class Policy(ABC):
         seed: int = 0,
         ties: str = "first",
     ) -> None:
-        self._params = {k: v for k, v in params.items() if k not in ("self", "__class__")}
+        self._params = {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in params.items()
+            if name not in ("self", "__class__")
+        }
         self._random_ties = checks.choice("ties", ties, ("first", "random")) == "random"
         self._rng = np.random.Generator(np.random.PCG64(checks.integer("seed", seed, 0)))
         self._d = n_features
         self._shape = None if n_features is None else (n_features,)
         self._m = n_item_features
         self._k = n_cross
+        self._builds_cross = n_item_features > 0 or n_cross == 0
         self._table = ArmTable()
         self._step = 0
         self._capacity = 0
@@ -325,9 +331,10 @@ class Policy(ABC):
         """
         slots = self._live if arms is None and self._live.size else self._candidates(arms)
         context = self._context(x)
-        z = self._crossed(cross, len(slots)) if self._k or cross is not None else None
+        z = None if cross is None and self._builds_cross else self._crossed(cross, len(slots))
         if self._draws:
-            checks.vector("x", context, self._d)  # before the random stream moves on
+            if not np.isfinite(context).all():  # before the random stream moves on
+                checks.vector("x", context, self._d)
             best = self._evaluate(context, slots, z, peek=False)
         else:
             best = self._score(context, slots, z, None)
@@ -422,7 +429,7 @@ class Policy(ABC):
         context = self._context(x)
         if reward.__class__ is not float or not math.isfinite(reward):
             reward = checks.real("reward", reward)
-        z = self._cross_row(cross) if self._k or cross is not None else None
+        z = None if cross is None and self._builds_cross else self._cross_row(cross)
         status = self._observe(slot, context, z, reward)
         if status == GROW:
             self._grow_pool()

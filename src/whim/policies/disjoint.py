@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from whim import checks
 from whim.kernels import batch, disjoint, factors
-from whim.policies import checks
 from whim.policies.base import QUIET, Policy
 from whim.types import F64, I64, ArmId
 

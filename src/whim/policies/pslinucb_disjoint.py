@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from whim import checks
 from whim.detectors import MeanResidual
 from whim.kernels import disjoint, factors
-from whim.policies import checks
 from whim.policies.disjoint import DisjointPolicy
 from whim.policies.windowed import WindowPool
 from whim.types import F64, I64, ChangeEvent

@@ -10,8 +10,11 @@ from whim.errors import InvalidInputError, StateFileError
 from whim.policies import state
 from whim.policies.base import Policy
 from whim.policies.linucb_disjoint import LinUCBDisjoint
+from whim.policies.linucb_hybrid import LinUCBHybrid
 from whim.policies.linucb_uniform import LinUCBUniform
+from whim.policies.modified_pslinucb import ModifiedPSLinUCB
 from whim.policies.pslinucb_disjoint import PSLinUCBDisjoint
+from whim.policies.pslinucb_hybrid import PSLinUCBHybrid
 
 __all__ = ["POLICIES", "from_bytes", "load", "policy", "register"]
 
@@ -30,8 +33,11 @@ def register(cls: type[Policy]) -> type[Policy]:
 
 _BUILT_IN: tuple[type[Policy], ...] = (
     LinUCBDisjoint,
+    LinUCBHybrid,
     LinUCBUniform,
+    ModifiedPSLinUCB,
     PSLinUCBDisjoint,
+    PSLinUCBHybrid,
 )
 for _cls in _BUILT_IN:
     register(_cls)

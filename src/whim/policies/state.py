@@ -1,6 +1,6 @@
 r"""The format of a saved policy: JSON and raw arrays in one file, sealed by a digest.
 
-    bytes  0..8    b"whim\x00pol\x00"
+    bytes  0..8    b"whim\x00pol"
     bytes  8..12   format version, little-endian uint32
     bytes 12..20   length n of the JSON, little-endian uint64
     then           n bytes of JSON (UTF-8): class, parameters, arms, random stream, and for each
@@ -32,7 +32,7 @@ from whim.types import ArmId
 __all__ = ["FORMAT", "decode_id", "encode_id", "pack", "unpack", "write_atomic"]
 
 FORMAT = 1
-_MAGIC = b"whim\x00pol\x00"
+_MAGIC = b"whim\x00pol"
 _HEAD = struct.Struct("<8sIQ")
 _SEAL = 32
 _DTYPES: dict[str, np.dtype[Any]] = {

@@ -25,13 +25,17 @@ def integer(name: str, value: object, minimum: int) -> int:
     raise InvalidInputError(f"{name} must be an integer >= {minimum}, got {value!r}.")
 
 
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an int too large
+        return math.inf
+
+
 def real(name: str, value: object) -> float:
     """``value`` as a finite float; numbers and bools pass, text and arrays do not."""
     if isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
-        try:
-            found = float(value)
-        except OverflowError:
-            found = math.inf
+        found = _float(value)
         if math.isfinite(found):
             return found
     raise InvalidInputError(f"{name} must be a finite number, got {value!r}.")
@@ -57,7 +61,7 @@ def number(
     asked = " and ".join(f"{sign}{bound:g}" for sign, bound, _ in bounds if bound is not None)
     plain = isinstance(value, (int, float, np.integer, np.floating))
     if plain and not isinstance(value, bool):
-        found = float(value)  # type: ignore[arg-type]
+        found = _float(value)
         fine = all(bound is None or holds(found, bound) for _, bound, holds in bounds)
         if fine and (math.isfinite(found) or (infinite and found > 0)):
             return found

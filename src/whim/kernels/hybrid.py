@@ -1,0 +1,423 @@
+"""Hybrid payoffs: each arm its own coefficients of x, and β of the cross features z for all.
+
+LinUCB-Hybrid (Li et al. 2010, Algorithm 2) and PSLinUCB-Hybrid (Algorithm 2 of the paper) in
+rank-one form. A row of ``cum`` holds the factors of A, then t = A⁻¹b, then C = A⁻¹B row by row;
+a row of ``pre`` the same for M_pre, then the window's sums of x, z and r. ``shared`` holds the
+factors of A0 and β: row 0 is G_cum, row 1 G_pre. With u = z - Cᵀx and g = 1/(1 + xᵀA⁻¹x), one
+observation is A0 += g u uᵀ, and xᵀθ + zᵀβ = xᵀt + uᵀβ. A0 and b0 themselves are not kept: they
+are recovered from the factors, and factored anew, only when a change is detected.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whim.kernels import factors, uniform, windows
+from whim.kernels.disjoint import CHANGED, GROW, NOT_FINITE, POPS, QUIET, SEEDED
+from whim.kernels.jit import inline, jit
+from whim.types import F64, I64
+
+__all__ = ["freeze", "learn_many", "learn_one", "observe", "observe_many", "pack", "score"]
+
+CUM, PRE = range(2)
+
+
+@jit
+def score(
+    kind: int, x: F64, slots: I64, features: F64, cross: F64, cum: F64, shared: F64, k: int,
+    alpha: float, out: F64,
+) -> int:  # fmt: skip
+    """Upper confidence bounds into ``out`` (score, mean, width); the best one's place or -1.
+
+    uᵀA0⁻¹u is taken for all candidates at once, candidates innermost: each one's sum keeps its
+    order and the processor does several of them in one instruction.
+    """
+    if not factors.finite(x):
+        return -1
+    n = slots.shape[0]
+    beta = k * (k + 1) // 2
+    U = np.empty((k, n))
+    z = np.empty(k)
+    mean, square, line = np.empty(n), np.empty(n), np.empty(n)
+    for c in range(n):
+        row = slots[c]
+        uniform.feature(kind, x, features, row, cross, c, z)
+        _residual(cum, row, x, z)
+        for j in range(k):
+            U[j, c] = z[j]
+        mean[c] = factors.predict(cum, row, x)
+        square[c] = factors.quad(cum, row, x)
+
+    column = k
+    for j in range(k):
+        for c in range(n):
+            line[c] = U[j, c]
+        four = j >> 2
+        for q in range(four):  # four columns a pass: a fourth of the loads and stores of line
+            i = 4 * q
+            f0, f1 = shared[CUM, column + i], shared[CUM, column + i + 1]
+            f2, f3 = shared[CUM, column + i + 2], shared[CUM, column + i + 3]
+            for c in range(n):
+                value = line[c] + f0 * U[i, c]
+                value += f1 * U[i + 1, c]
+                value += f2 * U[i + 2, c]
+                line[c] = value + f3 * U[i + 3, c]
+        for i in range(4 * four, j):
+            factor = shared[CUM, column + i]
+            for c in range(n):
+                line[c] += factor * U[i, c]
+        weight, beta_j = shared[CUM, j], shared[CUM, beta + j]
+        for c in range(n):
+            square[c] += weight * line[c] * line[c]
+            mean[c] += beta_j * U[j, c]
+        column += j
+
+    best = 0
+    for c in range(n):
+        out[c, 1] = mean[c]
+        out[c, 2] = alpha * np.sqrt(square[c])
+        out[c, 0] = out[c, 1] + out[c, 2]
+        if out[c, 0] > out[best, 0]:
+            best = c
+    return best
+
+
+@inline
+def _residual(M: F64, row: int, x: F64, z: F64) -> None:
+    """``z -= Cᵀ x``, two features a pass."""
+    d, k = x.shape[0], z.shape[0]
+    at = d * (d + 1) // 2 + d
+    for h in range(d // 2):
+        x_0, x_1 = x[2 * h], x[2 * h + 1]
+        start = at + 2 * h * k
+        for j in range(k):
+            z[j] = z[j] - M[row, start + j] * x_0 - M[row, start + k + j] * x_1
+    if d % 2 == 1:
+        x_0 = x[d - 1]
+        start = at + (d - 1) * k
+        for j in range(k):
+            z[j] -= M[row, start + j] * x_0
+
+
+@jit
+def _own(M: F64, row: int, x: F64, z: F64, r: float, w: F64, u: F64) -> tuple[float, float]:
+    """Let the arm's own model learn; leaves u of the model before, returns g and the error e."""
+    d, k = x.shape[0], z.shape[0]
+    at = d * (d + 1) // 2
+    for j in range(k):
+        u[j] = z[j]
+    _residual(M, row, x, u)
+    error = r - factors.predict(M, row, x)
+    g = 1.0 / factors.rank_one(M, row, x, 1.0, w)
+    for i in range(d):
+        step = g * w[i]
+        M[row, at + i] += step * error
+        start = at + d + i * k
+        for j in range(k):
+            M[row, start + j] += step * u[j]
+    return g, error
+
+
+@jit
+def _sum(A: F64, b: F64, g: float, error: float, u: F64, sign: float) -> None:
+    """``A0 += sign · g u uᵀ`` and ``b0 += sign · g e u``."""
+    k = u.shape[0]
+    for i in range(k):
+        step = sign * g * u[i]
+        for j in range(k):
+            A[i, j] += step * u[j]
+        b[i] += step * error
+
+
+@jit
+def _join(shared: F64, which: int, g: float, error: float, u: F64, h: F64) -> None:
+    """Let β learn: one least-squares step with feature u, target e and weight g."""
+    k = u.shape[0]
+    beta = k * (k + 1) // 2
+    miss = error - factors.predict(shared, which, u)
+    gain = g * miss / factors.rank_one(shared, which, u, g, h)
+    for j in range(k):
+        shared[which, beta + j] += h[j] * gain
+
+
+@jit
+def learn_one(
+    kind: int, x: F64, row: int, features: F64, cross: F64, r: float, cum: F64, shared: F64,
+    k: int, work: F64,
+) -> int:  # fmt: skip
+    """One play under LinUCB-Hybrid; ``cross`` holds the played arm's row, if any."""
+    if not factors.finite(x):
+        return NOT_FINITE
+    z, u, w = work[0, :k], work[1, :k], work[2]
+    uniform.feature(kind, x, features, row, cross, 0, z)
+    g, error = _own(cum, row, x, z, r, w, u)
+    _join(shared, CUM, g, error, u, w)
+    return QUIET
+
+
+@jit
+def learn_many(
+    kind: int, X: F64, slots: I64, features: F64, cross: F64, rewards: F64, cum: F64, shared: F64,
+    k: int, work: F64,
+) -> None:  # fmt: skip
+    """Plays in order under LinUCB-Hybrid."""
+    z, u, w = work[0, :k], work[1, :k], work[2]
+    for i in range(slots.shape[0]):
+        uniform.feature(kind, X[i], features, slots[i], cross, i, z)
+        g, error = _own(cum, slots[i], X[i], z, rewards[i], w, u)
+        _join(shared, CUM, g, error, u, w)
+
+
+@jit
+def _theta(M: F64, row: int, shared: F64, which: int, d: int, k: int, out: F64) -> None:
+    """θ = t - Cβ."""
+    at = d * (d + 1) // 2
+    beta = k * (k + 1) // 2
+    for i in range(d):
+        value = M[row, at + i]
+        for j in range(k):
+            value -= M[row, at + d + i * k + j] * shared[which, beta + j]
+        out[i] = value
+
+
+@jit
+def _unpack(shared: F64, which: int, A: F64, b: F64) -> None:
+    """A0 and b0 = A0 β from the factors of A0⁻¹."""
+    k = b.shape[0]
+    beta = k * (k + 1) // 2
+    factors.invert_back(shared, which, A)
+    for i in range(k):
+        total = 0.0
+        for j in range(k):
+            total += A[i, j] * shared[which, beta + j]
+        b[i] = total
+
+
+@jit
+def _repack(A: F64, b: F64, shared: F64, which: int) -> None:
+    """Factors of A0⁻¹, and β = A0⁻¹ b0."""
+    k = b.shape[0]
+    beta = k * (k + 1) // 2
+    w = np.empty(k)
+    factors.invert_into(A, shared, which, np.empty((k, k)))
+    factors.times(shared, which, b, w)
+    for j in range(k):
+        shared[which, beta + j] = w[j]
+
+
+@jit
+def _walk(
+    row: int, d: int, M: F64, pool: F64, links: I64, table: I64, A: F64, b: F64, sign: float,
+    work: F64,
+) -> None:  # fmt: skip
+    """Let row 0 of M learn the window; what that adds to A0 and b0 goes to A and b, times sign."""
+    k = b.shape[0]
+    u, w = work[1, :k], work[2]
+    chunk, place = table[row, windows.HEAD], table[row, windows.HEAD_AT]
+    for _ in range(table[row, windows.COUNT]):
+        old = pool[chunk, place]
+        g, error = _own(M, 0, old[:d], old[d : d + k], old[d + k], w, u)
+        _sum(A, b, g, error, u, sign)
+        chunk, place = windows.advance(pool, links, chunk, place)
+
+
+@jit
+def restart(
+    row: int, d: int, k: int, exact: bool, ridge: float, cum: F64, pre: F64, shared: F64,
+    pool: F64, links: I64, table: I64, work: F64,
+) -> None:  # fmt: skip
+    """The arm becomes a new one that has seen just its window; the old one stays in G, frozen.
+
+    G_cum trades S(pre ∪ window) for S(pre) + S(window), the equation after a detection; both
+    contributions come from walking the window, not from inverses. G_pre takes S(window) when
+    ``exact`` and becomes G_cum when literal.
+    """
+    size = cum.shape[1]
+    A, b = np.empty((k, k)), np.empty(k)
+    _unpack(shared, CUM, A, b)
+    fresh = np.empty((1, size))
+    for j in range(size):
+        fresh[0, j] = pre[row, j]
+    _walk(row, d, fresh, pool, links, table, A, b, -1.0, work)
+    factors.set_prior(fresh, 0, d, ridge)
+    S, c = np.zeros((k, k)), np.zeros(k)
+    _walk(row, d, fresh, pool, links, table, S, c, 1.0, work)
+    for i in range(k):
+        b[i] += c[i]
+        for j in range(k):
+            A[i, j] += S[i, j]
+    _repack(A, b, shared, CUM)
+    if exact:
+        _unpack(shared, PRE, A, b)
+        for i in range(k):
+            b[i] += c[i]
+            for j in range(k):
+                A[i, j] += S[i, j]
+        _repack(A, b, shared, PRE)
+    else:
+        for j in range(shared.shape[1]):
+            shared[PRE, j] = shared[CUM, j]
+
+    for j in range(size):
+        cum[row, j] = fresh[0, j]
+        pre[row, j] = fresh[0, j]
+    for j in range(size, pre.shape[1]):
+        pre[row, j] = 0.0
+    windows.clear(table, row, links)
+    table[row, POPS] = 0
+
+
+@jit
+def freeze(
+    row: int, d: int, k: int, pre: F64, shared: F64, pool: F64, links: I64, table: I64, work: F64
+) -> None:  # fmt: skip
+    """Before an arm is retired or reset: its window, never to be tested again, joins G_pre."""
+    u, w = work[1, :k], work[2]
+    chunk, place = table[row, windows.HEAD], table[row, windows.HEAD_AT]
+    for _ in range(table[row, windows.COUNT]):
+        old = pool[chunk, place]
+        g, error = _own(pre, row, old[:d], old[d : d + k], old[d + k], w, u)
+        _join(shared, PRE, g, error, u, w)
+        chunk, place = windows.advance(pool, links, chunk, place)
+
+
+@inline
+def _observe(
+    row: int, x: F64, z: F64, r: float, window: int, threshold: float, seed_first: bool,
+    exact: bool, ridge: float, cum: F64, pre: F64, shared: F64, pool: F64, links: I64, table: I64,
+    work: F64,
+) -> int:  # fmt: skip
+    d, k = x.shape[0], z.shape[0]
+    size = cum.shape[1]
+    u, w = work[1, :k], work[2]
+    chunk, place = windows.push(table, row, pool, links)
+    for j in range(d):
+        pool[chunk, place, j] = x[j]
+        pre[row, size + j] += x[j]
+    for j in range(k):
+        pool[chunk, place, d + j] = z[j]
+        pre[row, size + d + j] += z[j]
+    pool[chunk, place, d + k] = r
+    pre[row, size + d + k] += r
+    g, error = _own(cum, row, x, z, r, w, u)
+    _join(shared, CUM, g, error, u, w)
+    if table[row, windows.COUNT] < window:
+        return QUIET
+
+    # |x̄ᵀθ_pre + z̄ᵀβ_pre - r̄| = |x̄ᵀt_pre + (z̄ - C_preᵀ x̄)ᵀ β_pre - r̄|
+    at = d * (d + 1) // 2
+    beta = k * (k + 1) // 2
+    residual = -pre[row, size + d + k]
+    for i in range(d):
+        residual += pre[row, size + i] * pre[row, at + i]
+    for j in range(k):
+        value = pre[row, size + d + j]
+        for i in range(d):
+            value -= pre[row, at + d + i * k + j] * pre[row, size + i]
+        residual += value * shared[PRE, beta + j]
+    statistic = abs(residual) / window
+    first = seed_first and table[row, SEEDED] == 0
+    if first or statistic >= threshold:
+        _theta(cum, row, shared, CUM, d, k, work[3])
+        restart(row, d, k, exact, ridge, cum, pre, shared, pool, links, table, work)
+        _theta(cum, row, shared, CUM, d, k, work[4])
+        work[5, 0] = statistic
+        table[row, SEEDED] = 1
+        return QUIET if first else CHANGED
+
+    chunk, place = windows.pop(table, row, pool, links)
+    old = pool[chunk, place]
+    g, error = _own(pre, row, old[:d], old[d : d + k], old[d + k], w, u)
+    _join(shared, PRE, g, error, u, w)
+    table[row, POPS] += 1
+    if table[row, POPS] >= window:
+        table[row, POPS] = 0
+        windows.total(row, size, pre, pool, links, table)
+    else:
+        for j in range(d + k + 1):
+            pre[row, size + j] -= old[j]
+    return QUIET
+
+
+@jit
+def observe(
+    kind: int, x: F64, row: int, features: F64, cross: F64, r: float, window: int,
+    threshold: float, seed_first: bool, exact: bool, ridge: float, cum: F64, pre: F64,
+    shared: F64, k: int, pool: F64, links: I64, table: I64, work: F64,
+) -> int:  # fmt: skip
+    """One play under PSLinUCB-Hybrid: learn, test the full window, restart or slide.
+
+    Returns NOT_FINITE or, when the pool has no room, GROW before anything is touched. On a
+    change ``work`` holds theta before and after in rows 3 and 4 and the statistic in row 5.
+    """
+    if not factors.finite(x):
+        return NOT_FINITE
+    if windows.full(table, row, pool, links):
+        return GROW
+    z = work[0, :k]
+    uniform.feature(kind, x, features, row, cross, 0, z)
+    return _observe(
+        row, x, z, r, window, threshold, seed_first, exact, ridge, cum, pre, shared,
+        pool, links, table, work,
+    )  # fmt: skip
+
+
+@jit
+def observe_many(
+    start: int, kind: int, X: F64, slots: I64, features: F64, cross: F64, rewards: F64,
+    window: int, threshold: float, seed_first: bool, exact: bool, ridge: float, cum: F64,
+    pre: F64, shared: F64, k: int, pool: F64, links: I64, table: I64, work: F64,
+) -> tuple[int, int]:  # fmt: skip
+    """Plays in order from ``start``; stops after a change, or before a play the pool cannot hold.
+
+    Returns where to go on and why it stopped.
+    """
+    z = work[0, :k]
+    for i in range(start, slots.shape[0]):
+        if windows.full(table, slots[i], pool, links):
+            return i, GROW
+        uniform.feature(kind, X[i], features, slots[i], cross, i, z)
+        status = _observe(
+            slots[i], X[i], z, rewards[i], window, threshold, seed_first, exact, ridge,
+            cum, pre, shared, pool, links, table, work,
+        )  # fmt: skip
+        if status == CHANGED:
+            return i + 1, CHANGED
+    return slots.shape[0], QUIET
+
+
+@jit
+def pack(cum: F64, slots: I64, shared: F64, features: F64, d: int, k: int, T: F64, P: F64) -> None:
+    """For ``batch.bounds``: with u = Ex, E = kron(y, I) - Cᵀ, the bound's mean and square in x.
+
+    t_a <- t + Eᵀβ and P_a <- A⁻¹ + EᵀA0⁻¹E.
+    """
+    at = d * (d + 1) // 2
+    beta = k * (k + 1) // 2
+    A0_inv = np.empty((k, k))
+    factors.dense(shared, CUM, A0_inv)
+    square = np.empty((d, d))
+    E = np.empty((k, d))
+    half = np.empty((k, d))
+    for c in range(slots.shape[0]):
+        row = slots[c]
+        for j in range(k):
+            for i in range(d):
+                E[j, i] = -cum[row, at + d + i * k + j]
+        for h in range(features.shape[1]):
+            for i in range(d):
+                E[h * d + i, i] += features[row, h]
+        half[:, :] = 0.0
+        for j in range(k):
+            for h in range(k):
+                for i in range(d):
+                    half[j, i] += A0_inv[j, h] * E[h, i]
+        factors.dense(cum, row, square)
+        for i in range(d):
+            T[c, i] = cum[row, at + i]
+        for j in range(k):
+            for i in range(d):
+                T[c, i] += E[j, i] * shared[CUM, beta + j]
+                for g in range(d):
+                    square[i, g] += E[j, i] * half[j, g]
+        factors.symmetric(square, P[c])

@@ -1,0 +1,111 @@
+"""``HybridPolicy``: what LinUCB and PSLinUCB with hybrid payoffs share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from whim import checks
+from whim.errors import InvalidInputError
+from whim.kernels import batch, factors, hybrid, uniform
+from whim.policies.base import QUIET, Policy
+from whim.types import F64, I64, ArmId
+
+__all__ = ["HybridPolicy"]
+
+
+class HybridPolicy(Policy):
+    """Arm coefficients of x and shared ones of the cross features z = kron(y, x)."""
+
+    def __init__(
+        self,
+        params: dict[str, Any],
+        *,
+        n_features: int,
+        n_item_features: int | None,
+        n_cross_features: int | None,
+        alpha: float,
+        ridge: float,
+        seed: int,
+        ties: str,
+    ) -> None:
+        d = checks.integer("n_features", n_features, 1)
+        self._alpha = checks.number("alpha", alpha, least=0)
+        self._ridge = checks.number("ridge", ridge, above=0)
+        if n_cross_features is None:
+            m = checks.integer("n_item_features", n_item_features, 1)
+            k = d * m
+            self._kind = uniform.CROSS
+        else:
+            m, k = 0, checks.integer("n_cross_features", n_cross_features, 1)
+            self._kind = uniform.GIVEN
+            if n_item_features is not None:
+                raise InvalidInputError(
+                    "n_cross_features must come without n_item_features: the caller then passes "
+                    f"cross rows in every call, got n_item_features={n_item_features}."
+                )
+        super().__init__(params, n_features=d, n_item_features=m, n_cross=k, seed=seed, ties=ties)
+        self._width = d
+        self._cum: F64
+        self._shared_rows: F64 = factors.prior(k, self._ridge)[None].repeat(2, 0)
+        self._work = np.zeros((6, max(d, k)))
+        self._rows({"_cum": factors.prior(d, self._ridge, more=d * k)})
+
+    def _given(self, cross: F64 | None) -> tuple[int, F64]:
+        return (self._kind, _NO_ROWS) if cross is None else (uniform.GIVEN, cross)
+
+    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
+        kind, rows = self._given(cross)
+        return hybrid.score(
+            kind, x, slots, self._features, rows, self._cum, self._shared_rows, self._k,
+            self._alpha, self._out,
+        )  # fmt: skip
+
+    def _score_many(self, X: F64, slots: I64) -> F64:
+        self._crossed(None, len(slots))
+        d = self._width
+        T = np.empty((len(slots), d))
+        P = np.empty((len(slots), factors.packed_size(d)))
+        hybrid.pack(self._cum, slots, self._shared_rows, self._features, d, self._k, T, P)
+        return batch.bounds(X, T, P, self._alpha)
+
+    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
+        kind, rows = self._given(None if cross is None else cross[None])
+        return hybrid.learn_one(
+            kind, x, slot, self._features, rows, reward, self._cum, self._shared_rows,
+            self._k, self._work,
+        )  # fmt: skip
+
+    def _observe_many(
+        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
+    ) -> tuple[int, int]:
+        kind, rows = self._given(cross)
+        hybrid.learn_many(
+            kind, X, slots, self._features, rows, rewards, self._cum, self._shared_rows,
+            self._k, self._work,
+        )  # fmt: skip
+        return len(slots), QUIET
+
+    def _shared(self) -> dict[str, npt.NDArray[Any]]:
+        return super()._shared() | {"shared": self._shared_rows}
+
+    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        super()._restore_shared(arrays)
+        self._shared_rows = arrays["shared"]
+
+    def coefficients(self, arm: ArmId) -> F64:
+        """The arm's own estimate θ̂, a copy."""
+        d, k = self._width, self._k
+        row = self._cum[self._table.slot(arm)]
+        at = factors.packed_size(d)
+        C = row[at + d :].reshape(d, k)
+        return np.asarray(row[at : at + d] - C @ self.shared_coefficients())
+
+    def shared_coefficients(self) -> F64:
+        """The shared estimate β̂, a copy."""
+        return self._shared_rows[0, -self._k :].copy()
+
+
+_NO_ROWS: F64 = np.zeros((0, 0))
