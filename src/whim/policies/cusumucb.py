@@ -1,0 +1,117 @@
+"""``CUSUMUCB``: CUSUM-UCB of Liu, Lee and Shroff 2018, which restarts just the changed arm."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from whim.kernels import contextfree
+from whim.policies import checks
+from whim.policies.contextfree import ContextFreePolicy, horizon_and_changes
+from whim.types import F64, I64
+
+__all__ = ["CUSUMUCB"]
+
+
+class CUSUMUCB(ContextFreePolicy):
+    """UCB1 that runs a two-sided CUSUM test on each arm's rewards, and explores at random.
+
+    After the first M plays of an arm, with mean u, g⁺ = max(0, g⁺ + r - u - ε) and
+    g⁻ = max(0, g⁻ + u - r - ε); the arm is reset when either exceeds h. A random candidate scores
+    +inf when it is drawn and the others are capped at the largest float.
+
+    Parameters
+    ----------
+    warmup
+        M >= 1: plays of an arm that set the mean its later rewards are compared with.
+    drift
+        ε >= 0: difference that the test tolerates at each play.
+    threshold
+        h > 0; infinity never fires.
+    explore
+        Probability of a uniformly random candidate.
+    n_features
+        Length d that contexts are checked to have; by default any context, or none, will do.
+    seed, ties
+        See ``Policy``.
+
+    Examples
+    --------
+    >>> policy = CUSUMUCB(warmup=10, drift=0.05, threshold=2.0)
+    >>> policy.add_arms(["toys", "news"])
+    ['toys', 'news']
+    >>> [event] = policy.update_many(["toys"] * 25, None, [1] * 20 + [0] * 5)
+    >>> event.arm, event.step, round(event.statistic, 2)
+    ('toys', 23, 2.85)
+    """
+
+    name = "cusum-ucb"
+    _draws = True
+
+    def __init__(
+        self,
+        *,
+        warmup: int = 100,
+        drift: float = 0.05,
+        threshold: float,
+        explore: float = 0.0,
+        n_features: int | None = None,
+        seed: int = 0,
+        ties: str = "first",
+    ) -> None:
+        super().__init__(
+            locals(), n_features=n_features, columns=contextfree.CUSUM, seed=seed, ties=ties
+        )
+        self._warmup = checks.integer("warmup", warmup, 1)
+        self._drift = checks.number("drift", drift, least=0)
+        self._threshold = checks.number("threshold", threshold, above=0, infinite=True)
+        self._explore = checks.number("explore", explore, least=0, most=1)
+        self._total = np.zeros(1)
+
+    def _noise(self, rng: np.random.Generator, n: int) -> F64:
+        return rng.random(2)
+
+    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
+        return contextfree.score_cusum(
+            x, slots, self._stats, self._total, self._explore, cast("F64", noise), self._out
+        )
+
+    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
+        return contextfree.cusum_one(
+            slot, x, reward, self._warmup, self._drift, self._threshold,
+            self._stats, self._total, self._work,
+        )  # fmt: skip
+
+    def _observe_many(
+        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
+    ) -> tuple[int, int]:
+        return contextfree.cusum_many(
+            start, slots, rewards, self._warmup, self._drift, self._threshold,
+            self._stats, self._total, self._work,
+        )  # fmt: skip
+
+    def _forget(self, slots: list[int], gone: bool) -> None:
+        super()._forget(slots, gone)
+        self._total[0] = self._stats[:, 0].sum()  # whole numbers: exact in any order
+
+    def _shared(self) -> dict[str, npt.NDArray[Any]]:
+        return super()._shared() | {"total": self._total}
+
+    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        super()._restore_shared(arrays)
+        self._total = arrays["total"]
+
+    @staticmethod
+    def theory(horizon: int, changes: int) -> dict[str, Any]:
+        """The paper's h = ln(T / Y) and exploration √(Y / T · ln(T / Y)).
+
+        >>> found = CUSUMUCB.theory(horizon=10_000, changes=1)
+        >>> round(found["threshold"], 3), round(found["explore"], 4)
+        (9.21, 0.0303)
+        """
+        T, Y = horizon_and_changes(horizon, changes)
+        log = math.log(T / Y)
+        return {"threshold": log, "explore": min(1.0, math.sqrt(Y / T * log))}
