@@ -1,16 +1,27 @@
 """One class a policy; all keep the contract of ``Policy``."""
 
 from whim.policies.base import Policy
+from whim.policies.cusumucb import CUSUMUCB
+from whim.policies.ducb import DUCB
 from whim.policies.linucb_disjoint import LinUCBDisjoint
 from whim.policies.linucb_hybrid import LinUCBHybrid
 from whim.policies.linucb_uniform import LinUCBUniform
 from whim.policies.modified_pslinucb import ModifiedPSLinUCB
+from whim.policies.mucb import MUCB
 from whim.policies.pslinucb_disjoint import PSLinUCBDisjoint
 from whim.policies.pslinucb_hybrid import PSLinUCBHybrid
+from whim.policies.random_policy import Random
 from whim.policies.registry import POLICIES, from_bytes, load, policy, register
+from whim.policies.swucb import SWUCB
+from whim.policies.ucb import UCB
 
 __all__ = [
+    "CUSUMUCB",
+    "DUCB",
+    "MUCB",
     "POLICIES",
+    "SWUCB",
+    "UCB",
     "LinUCBDisjoint",
     "LinUCBHybrid",
     "LinUCBUniform",
@@ -18,6 +29,7 @@ __all__ = [
     "PSLinUCBDisjoint",
     "PSLinUCBHybrid",
     "Policy",
+    "Random",
     "from_bytes",
     "load",
     "policy",

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from whim import checks
 from whim.errors import InvalidInputError
 from whim.kernels import contextfree
-from whim.policies import checks
 from whim.policies.base import Policy
 from whim.types import F64, I64, ChangeEvent
 

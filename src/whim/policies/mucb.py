@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from whim import checks
 from whim.errors import InvalidInputError
 from whim.kernels import contextfree
-from whim.policies import checks
 from whim.policies.contextfree import ContextFreePolicy
 from whim.policies.windowed import WindowPool
 from whim.types import F64, I64

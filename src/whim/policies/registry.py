@@ -9,12 +9,18 @@ from typing import Any
 from whim.errors import InvalidInputError, StateFileError
 from whim.policies import state
 from whim.policies.base import Policy
+from whim.policies.cusumucb import CUSUMUCB
+from whim.policies.ducb import DUCB
 from whim.policies.linucb_disjoint import LinUCBDisjoint
 from whim.policies.linucb_hybrid import LinUCBHybrid
 from whim.policies.linucb_uniform import LinUCBUniform
 from whim.policies.modified_pslinucb import ModifiedPSLinUCB
+from whim.policies.mucb import MUCB
 from whim.policies.pslinucb_disjoint import PSLinUCBDisjoint
 from whim.policies.pslinucb_hybrid import PSLinUCBHybrid
+from whim.policies.random_policy import Random
+from whim.policies.swucb import SWUCB
+from whim.policies.ucb import UCB
 
 __all__ = ["POLICIES", "from_bytes", "load", "policy", "register"]
 
@@ -32,12 +38,18 @@ def register(cls: type[Policy]) -> type[Policy]:
 
 
 _BUILT_IN: tuple[type[Policy], ...] = (
+    CUSUMUCB,
+    DUCB,
     LinUCBDisjoint,
     LinUCBHybrid,
     LinUCBUniform,
+    MUCB,
     ModifiedPSLinUCB,
     PSLinUCBDisjoint,
     PSLinUCBHybrid,
+    Random,
+    SWUCB,
+    UCB,
 )
 for _cls in _BUILT_IN:
     register(_cls)

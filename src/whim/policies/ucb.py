@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from whim import checks
 from whim.kernels import contextfree
-from whim.policies import checks
 from whim.policies.base import QUIET
 from whim.policies.contextfree import ContextFreePolicy
 from whim.types import F64, I64
