@@ -8,6 +8,7 @@ from whim.policies.linucb_hybrid import LinUCBHybrid
 from whim.policies.linucb_uniform import LinUCBUniform
 from whim.policies.modified_pslinucb import ModifiedPSLinUCB
 from whim.policies.mucb import MUCB
+from whim.policies.oracle_restart import OracleRestart
 from whim.policies.pslinucb_disjoint import PSLinUCBDisjoint
 from whim.policies.pslinucb_hybrid import PSLinUCBHybrid
 from whim.policies.random_policy import Random
@@ -26,6 +27,7 @@ __all__ = [
     "LinUCBHybrid",
     "LinUCBUniform",
     "ModifiedPSLinUCB",
+    "OracleRestart",
     "PSLinUCBDisjoint",
     "PSLinUCBHybrid",
     "Policy",

@@ -172,6 +172,26 @@ class Policy(ABC):
         return self._step
 
     @property
+    def n_features(self) -> int | None:
+        """Length of a context; ``None`` when the policy ignores contexts."""
+        return self._d
+
+    @property
+    def n_item_features(self) -> int:
+        """Length of an arm's features; 0 when the policy takes none."""
+        return self._m
+
+    @property
+    def n_cross_features(self) -> int:
+        """Length of a row of cross features that a caller may pass; 0 when it may not."""
+        return self._k
+
+    @property
+    def randomised(self) -> bool:
+        """Whether a decision draws from the policy's random stream (beyond ties)."""
+        return self._draws
+
+    @property
     def params(self) -> dict[str, Any]:
         """The constructor's parameters."""
         return dict(self._params)
@@ -457,6 +477,15 @@ class Policy(ABC):
 
         All input is checked before anything is learnt.
         """
+        return self._learn_many(*self._check_many(arms, X, rewards, cross))
+
+    def _check_many(
+        self,
+        arms: Sequence[ArmId],
+        X: npt.ArrayLike | None,
+        rewards: npt.ArrayLike,
+        cross: npt.ArrayLike | None,
+    ) -> tuple[I64, F64, F64, F64 | None]:
         ids = self._id_list(arms, "arms")
         slots = self._table.slots(ids)
         n = len(ids)
@@ -466,11 +495,13 @@ class Policy(ABC):
             contexts = checks.matrix("X", X, n, self._d)
         r = np.asarray(rewards)
         r = checks.vector("rewards", r.astype(np.float64) if r.dtype == bool else r, n)
-        z = self._crossed(cross, n)
-        events = []
-        at = 0
+        return slots, contexts, r, self._crossed(cross, n)
+
+    def _learn_many(self, slots: I64, X: F64, r: F64, z: F64 | None) -> list[ChangeEvent]:
+        events: list[ChangeEvent] = []
+        at, n = 0, len(slots)
         while at < n:
-            stop, status = self._observe_many(at, slots, contexts, z, r)
+            stop, status = self._observe_many(at, slots, X, z, r)
             for slot, more in enumerate(np.bincount(slots[at:stop]).tolist()):
                 self._plays[slot] += more
             self._step += stop - at

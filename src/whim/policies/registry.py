@@ -16,6 +16,7 @@ from whim.policies.linucb_hybrid import LinUCBHybrid
 from whim.policies.linucb_uniform import LinUCBUniform
 from whim.policies.modified_pslinucb import ModifiedPSLinUCB
 from whim.policies.mucb import MUCB
+from whim.policies.oracle_restart import OracleRestart
 from whim.policies.pslinucb_disjoint import PSLinUCBDisjoint
 from whim.policies.pslinucb_hybrid import PSLinUCBHybrid
 from whim.policies.random_policy import Random
@@ -45,6 +46,7 @@ _BUILT_IN: tuple[type[Policy], ...] = (
     LinUCBUniform,
     MUCB,
     ModifiedPSLinUCB,
+    OracleRestart,
     PSLinUCBDisjoint,
     PSLinUCBHybrid,
     Random,

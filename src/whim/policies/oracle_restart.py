@@ -1,0 +1,201 @@
+"""``OracleRestart``: a policy that is told when interests change; no real one can beat it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from whim import checks
+from whim.errors import InvalidInputError, StateFileError
+from whim.policies import state
+from whim.policies.base import Policy
+from whim.types import F64, I64, ArmId, ChangeEvent, Decision
+
+__all__ = ["OracleRestart"]
+
+
+class OracleRestart(Policy):
+    """Wrap a policy and restart, at the true change points, just the arms that changed.
+
+    The reference for every detector: it has no delay, no misses and no false alarms.
+
+    Parameters
+    ----------
+    policy
+        The policy that learns and decides, for example ``LinUCBDisjoint``.
+    changes
+        For each arm the steps after which its reward law is new: 2000 means that update 2001 is
+        the first under the new law. A plain list of steps is a change of all arms.
+
+    Examples
+    --------
+    >>> from whim.policies.linucb_disjoint import LinUCBDisjoint
+    >>> policy = OracleRestart(policy=LinUCBDisjoint(n_features=1), changes={"toys": [2]})
+    >>> policy.add_arms(["toys", "sport"])
+    ['toys', 'sport']
+    >>> for _ in range(2):
+    ...     for arm in policy.arms[:1]:
+    ...         event = policy.update(arm, [1.0], 1.0)
+    >>> policy.rank([1.0])[0].mean
+    0.0
+    """
+
+    name = "oracle-restart"
+
+    def __init__(
+        self, *, policy: Policy, changes: Mapping[ArmId, Sequence[int]] | Sequence[int]
+    ) -> None:
+        if not isinstance(policy, Policy):
+            raise InvalidInputError(f"policy must be a Policy, got {policy!r}.")
+        super().__init__({"policy": policy, "changes": changes}, n_features=policy.n_features)
+        self._inner = policy
+        # step -> arms to restart after it; None stands for all
+        self._due: dict[int, list[ArmId | None]] = {}
+        by_arm = changes.items() if isinstance(changes, Mapping) else [(None, changes)]
+        for arm, steps in by_arm:
+            for step in steps:
+                self._due.setdefault(checks.integer("changes", step, 0), []).append(arm)
+        self._table = policy._table
+
+    def _restart(self) -> None:
+        for arm in self._due.get(self._inner.step, ()):
+            if arm is None:
+                self._inner.reset_arms()
+            elif arm in self._table.slot_of:
+                self._inner.reset_arms([arm])
+
+    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
+        raise NotImplementedError("the wrapped policy scores")
+
+    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
+        raise NotImplementedError("the wrapped policy learns")
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that learns and decides."""
+        return self._inner
+
+    @property
+    def step(self) -> int:
+        return self._inner.step
+
+    @property
+    def n_item_features(self) -> int:
+        return self._inner.n_item_features
+
+    @property
+    def n_cross_features(self) -> int:
+        return self._inner.n_cross_features
+
+    @property
+    def randomised(self) -> bool:
+        return self._inner.randomised
+
+    def plays(self, arm: ArmId) -> int:
+        return self._inner.plays(arm)
+
+    def add_arms(self, arms: Iterable[ArmId], features: npt.ArrayLike | None = None) -> list[ArmId]:
+        return self._inner.add_arms(arms, features)
+
+    def retire_arms(self, arms: Iterable[ArmId]) -> None:
+        self._inner.retire_arms(arms)
+
+    def reset_arms(self, arms: Iterable[ArmId] | None = None) -> None:
+        self._inner.reset_arms(arms)
+
+    def set_features(self, arms: Iterable[ArmId], features: npt.ArrayLike) -> None:
+        self._inner.set_features(arms, features)
+
+    def select(
+        self,
+        x: npt.ArrayLike | None = None,
+        arms: Iterable[ArmId] | None = None,
+        *,
+        cross: npt.ArrayLike | None = None,
+    ) -> Decision:
+        return self._inner.select(x, arms, cross=cross)
+
+    def scores(
+        self,
+        x: npt.ArrayLike | None = None,
+        arms: Iterable[ArmId] | None = None,
+        *,
+        cross: npt.ArrayLike | None = None,
+    ) -> F64:
+        return self._inner.scores(x, arms, cross=cross)
+
+    def rank(
+        self,
+        x: npt.ArrayLike | None = None,
+        arms: Iterable[ArmId] | None = None,
+        k: int | None = None,
+        *,
+        cross: npt.ArrayLike | None = None,
+    ) -> list[Decision]:
+        return self._inner.rank(x, arms, k, cross=cross)
+
+    def scores_many(self, X: npt.ArrayLike, arms: Iterable[ArmId] | None = None) -> F64:
+        return self._inner.scores_many(X, arms)
+
+    def update(
+        self,
+        arm: ArmId,
+        x: npt.ArrayLike | None,
+        reward: float,
+        *,
+        cross: npt.ArrayLike | None = None,
+    ) -> ChangeEvent | None:
+        event = self._inner.update(arm, x, reward, cross=cross)
+        self._restart()
+        return event
+
+    def _check_many(
+        self,
+        arms: Sequence[ArmId],
+        X: npt.ArrayLike | None,
+        rewards: npt.ArrayLike,
+        cross: npt.ArrayLike | None,
+    ) -> tuple[I64, F64, F64, F64 | None]:
+        return self._inner._check_many(arms, X, rewards, cross)
+
+    def _learn_many(self, slots: I64, X: F64, r: F64, z: F64 | None) -> list[ChangeEvent]:
+        events: list[ChangeEvent] = []
+        at, first = 0, self.step
+        stops = sorted(s - first for s in self._due if 0 < s - first < len(slots))
+        for stop in [*stops, len(slots)]:
+            rows = None if z is None else z[at:stop]
+            events += self._inner._learn_many(slots[at:stop], X[at:stop], r[at:stop], rows)
+            if stop > at:
+                self._restart()
+            at = stop
+        return events
+
+    def to_bytes(self) -> bytes:
+        due = [
+            [step, [None if arm is None else state.encode_id(arm) for arm in arms]]
+            for step, arms in self._due.items()
+        ]
+        inner = np.frombuffer(self._inner.to_bytes(), np.uint8)
+        return state.pack({"class": self.name, "due": due}, {"policy": inner})
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, source: str = "data") -> Self:
+        from whim.policies import registry  # it imports this module
+
+        header, arrays = state.unpack(data, source)
+        if header["class"] != cls.name:
+            raise StateFileError(f"{source} must hold a {cls.name}, got {header['class']!r}.")
+        inner = registry.from_bytes(arrays["policy"].tobytes(), source=source)
+        wrapped = cls(policy=inner, changes={})
+        for step, arms in header["due"]:
+            wrapped._due[step] = [None if arm is None else state.decode_id(arm) for arm in arms]
+        return wrapped
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        return cls.from_bytes(Path(path).read_bytes(), source=str(path))

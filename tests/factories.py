@@ -1,0 +1,50 @@
+"""Every policy of the library with small parameters: what the contract tests run over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import whim
+from whim import Policy
+
+__all__ = ["FACTORIES"]
+
+FACTORIES: dict[str, Callable[[], Policy]] = {
+    "random": lambda: whim.Random(seed=4),
+    "ucb1": lambda: whim.UCB(),
+    "ucb-li": lambda: whim.UCB(bonus="li", alpha=0.5, n_features=3),
+    "mucb": lambda: whim.MUCB(window=20, threshold=4.0, gamma=0.3),
+    "ducb": lambda: whim.DUCB(gamma=0.95),
+    "swucb": lambda: whim.SWUCB(window=50),
+    "cusum-ucb": lambda: whim.CUSUMUCB(warmup=10, drift=0.05, threshold=2.0, explore=0.1),
+    "linucb-disjoint": lambda: whim.LinUCBDisjoint(n_features=4, alpha=0.5),
+    "linucb-uniform": lambda: whim.LinUCBUniform(n_item_features=3, alpha=0.5),
+    "linucb-uniform-cross": lambda: whim.LinUCBUniform(
+        n_item_features=2, n_features=3, payoff="cross", ridge=0.3
+    ),
+    "linucb-uniform-given": lambda: whim.LinUCBUniform(
+        n_cross_features=5, n_features=3, payoff="cross"
+    ),
+    "linucb-hybrid": lambda: whim.LinUCBHybrid(n_features=3, n_item_features=2),
+    "linucb-hybrid-given": lambda: whim.LinUCBHybrid(n_features=4, n_cross_features=2),
+    "pslinucb-disjoint": lambda: whim.PSLinUCBDisjoint(n_features=3, window=12, threshold=0.2),
+    "pslinucb-disjoint-literal": lambda: whim.PSLinUCBDisjoint(
+        n_features=1, window=2, threshold=0.5, first_window="literal"
+    ),
+    "pslinucb-hybrid": lambda: whim.PSLinUCBHybrid(
+        n_features=3, n_item_features=2, window=12, threshold=0.2
+    ),
+    "pslinucb-hybrid-literal": lambda: whim.PSLinUCBHybrid(
+        n_features=4, n_cross_features=2, window=8, threshold=0.2,
+        g_pre="literal", first_window="literal",
+    ),
+    "modified-pslinucb": lambda: whim.ModifiedPSLinUCB(
+        n_features=3, window=10, b=0.3, c=0.3, gamma=0.2
+    ),
+    "oracle-restart": lambda: whim.OracleRestart(
+        policy=whim.LinUCBDisjoint(n_features=3), changes={"a": [50, 90], "c": [10], 3: [200]}
+    ),
+    "oracle-restart-all": lambda: whim.OracleRestart(
+        policy=whim.LinUCBHybrid(n_features=2, n_item_features=2), changes=[60, 120]
+    ),
+}  # fmt: skip
