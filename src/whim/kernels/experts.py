@@ -172,7 +172,8 @@ def _passes(
     """Whether the gate lets an admissible expert learn this observation."""
     window = gates.shape[1] - 1
     if window == 0:
-        return abs(residual) <= width + settings[DELTA_L]  # type: ignore[no-any-return]
+        within: bool = abs(residual) <= width + settings[DELTA_L]
+        return within
     place = counts[row, GATED] % window
     counts[row, GATED] += 1
     leaving = gates[row, place]
