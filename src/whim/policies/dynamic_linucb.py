@@ -1,0 +1,229 @@
+"""``DynamicLinUCB``: dLinUCB, slaves of which the least bad acts."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from whim.kernels import factors, slaves
+from whim.policies import checks
+from whim.policies.base import Policy
+from whim.policies.uniform import UniformPolicy
+from whim.types import F64, I64, ChangeEvent
+
+__all__ = ["DynamicLinUCB"]
+
+
+class DynamicLinUCB(UniformPolicy):
+    """dLinUCB: several LinUCB models, dropped when they mispredict and replaced by new ones.
+
+    Wu, Iyer, Wang, SIGIR 2018. Every slave is a LinUCB model shared by all arms; each judges
+    and, unless it failed, learns every observation. The slave with the lowest bound on its rate
+    of failures acts. A slave that fails too often is dropped; when none is good, a new one is
+    added and reported as a change. Not to be confused with the discounted ``DLinUCB``.
+
+    A click is far from any prediction near the click rate, so with 0/1 rewards nearly every
+    click counts as a failure; take ``DenBand`` or a policy of the paper there.
+
+    Parameters
+    ----------
+    n_item_features
+        Length m of an arm's features.
+    n_features
+        Length d of a context; needed for ``payoff="cross"`` only.
+    n_cross_features
+        Length k of the rows that the caller will pass as ``cross`` in every call, for a caller
+        with no item features.
+    payoff
+        ``"item"``: the reward is yᵀθ. ``"cross"``: it is kron(y, x)ᵀβ = xᵀWy.
+    alpha
+        α >= 0: how many widths of optimism.
+    ridge
+        λ > 0.
+    tau
+        τ >= 1: verdicts that a slave's badness is the mean of.
+    delta1
+        δ₁ in (0, 1): a slave is dropped when its badness is more than this over its bound.
+    delta2
+        δ₂ in (0, 1): confidence of the bound √(ln(1/δ₂) / 2n) of the badness.
+    tdelta1
+        δ̃₁ in [0, δ₁]: a slave is good while its badness is at most this over its bound;
+        ``None``: δ₁ / 5.
+    sigma
+        σ >= 0: standard deviation of the noise.
+    eta
+        Error that noise alone explains, >= 0; ``None``: √2 σ erf⁻¹(1 - δ₁). With ``math.inf``
+        no prediction ever fails and the policy is ``LinUCBUniform``.
+    max_models
+        Slaves kept; a newer one takes the place of the oldest.
+    seed, ties
+        See ``Policy``.
+
+    Notes
+    -----
+    An event's ``statistic`` is the smallest badness over its bound, e - CB, among the slaves;
+    ``threshold`` is δ̃₁. ``theta_before`` are the coefficients of the slave that acted and
+    ``theta_after`` the zeros of the new one, which does not learn this play.
+
+    Examples
+    --------
+    >>> policy = DynamicLinUCB(n_item_features=1, tau=20)
+    >>> policy.add_arms(["toys"], features=[[1.0]])
+    ['toys']
+    >>> rewards = [1.0] * 50 + [0.0] * 10
+    >>> events = policy.update_many(["toys"] * 60, None, rewards)
+    >>> [(event.arm, event.step) for event in events], policy.n_models
+    ([(None, 55)], 1)
+    """
+
+    name = "dynamic-linucb"
+
+    def __init__(
+        self,
+        *,
+        n_item_features: int | None = None,
+        n_features: int | None = None,
+        n_cross_features: int | None = None,
+        payoff: str = "item",
+        alpha: float = 0.6,
+        ridge: float = 0.1,
+        tau: int = 100,
+        delta1: float = 0.01,
+        delta2: float = 0.1,
+        tdelta1: float | None = None,
+        sigma: float = 0.1,
+        eta: float | None = None,
+        max_models: int = 20,
+        seed: int = 0,
+        ties: str = "first",
+    ) -> None:
+        super().__init__(
+            locals(),
+            n_item_features=n_item_features,
+            n_features=n_features,
+            n_cross_features=n_cross_features,
+            payoff=payoff,
+            alpha=alpha,
+            ridge=ridge,
+            seed=seed,
+            ties=ties,
+        )
+        tau = checks.integer("tau", tau, 1)
+        size = checks.integer("max_models", max_models, 1)
+        delta1 = checks.number("delta1", delta1, above=0, below=1)
+        delta2 = checks.number("delta2", delta2, above=0, below=1)
+        sigma = checks.number("sigma", sigma, least=0)
+        if tdelta1 is None:
+            tdelta1 = delta1 / 5.0
+        if eta is None:
+            # √2 erf⁻¹(1 - δ) is the normal quantile of 1 - δ/2
+            eta = sigma * NormalDist().inv_cdf(1.0 - delta1 / 2.0)
+        self._tdelta1 = checks.number("tdelta1", tdelta1, least=0, most=delta1)
+        # in the order of kernels.slaves
+        self._settings = np.array(
+            [
+                self._ridge,
+                self._alpha,
+                sigma,
+                checks.number("eta", eta, least=0, infinite=True),
+                delta1,
+                self._tdelta1,
+                math.log(1.0 / delta2),
+                math.sqrt(math.log(tau)),
+            ]
+        )
+        self._model = np.zeros((size, self._model.shape[1]))
+        self._fails = np.zeros((size, tau), np.int64)
+        self._counts = np.zeros((size, slaves.COUNTS), np.int64)
+        self._badness = np.zeros((size, 2))
+        self._order = np.arange(size)
+        self._marks = np.zeros(slaves.MARKS, np.int64)
+        self._work = np.zeros((slaves.WORK, self._p))
+        self._begin()
+
+    @property
+    def n_models(self) -> int:
+        """Slaves at present."""
+        return int(self._marks[slaves.LIVE])
+
+    def coefficients(self) -> F64:
+        """The estimate θ̂ of the slave that acts, a copy."""
+        root_log_tau = self._settings[slaves.LOG_TAU]
+        row = slaves.chosen(root_log_tau, self._badness, self._order, self._marks)
+        return self._model[row, -self._p :].copy()
+
+    def _begin(self) -> None:
+        """One slave that has seen nothing, as at first."""
+        # rows out of use are cleared as well, so that a reset policy saves as a new one does
+        self._model[:] = factors.prior(self._p, self._ridge)
+        for array in (self._fails, self._counts, self._badness, self._marks):
+            array[:] = 0
+        self._order[:] = np.arange(len(self._order))
+        slaves.start(
+            self._p, self._ridge, self._model, self._fails, self._counts, self._badness,
+            self._order, self._marks,
+        )  # fmt: skip
+
+    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
+        kind, rows = self._given(cross)
+        return slaves.score(
+            kind, x, slots, self._features, rows, self._settings, self._model, self._badness,
+            self._order, self._marks, self._out, self._phi,
+        )  # fmt: skip
+
+    def _score_many(self, X: F64, slots: I64) -> F64:
+        return Policy._score_many(self, X, slots)
+
+    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
+        kind, rows = self._given(None if cross is None else cross[None])
+        return slaves.observe(
+            kind, x, slot, self._features, rows, reward, self._settings, self._model,
+            self._fails, self._counts, self._badness, self._order, self._marks, self._work,
+            self._phi,
+        )  # fmt: skip
+
+    def _observe_many(
+        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
+    ) -> tuple[int, int]:
+        kind, rows = self._given(cross)
+        return slaves.observe_many(
+            start, kind, X, slots, self._features, rows, rewards, self._settings, self._model,
+            self._fails, self._counts, self._badness, self._order, self._marks, self._work,
+            self._phi,
+        )  # fmt: skip
+
+    def _event(self, slot: int) -> ChangeEvent:
+        return ChangeEvent(
+            arm=None,
+            step=self._step,
+            plays=self._plays[slot],
+            statistic=float(self._work[slaves.STATISTIC, 0]),
+            threshold=self._tdelta1,
+            theta_before=tuple(self._work[slaves.BEFORE].tolist()),
+            theta_after=(0.0,) * self._p,
+            window=0,
+        )
+
+    def _forget(self, slots: list[int], gone: bool) -> None:
+        super()._forget(slots, gone)
+        if not gone:
+            self._begin()
+
+    def _shared(self) -> dict[str, npt.NDArray[Any]]:
+        return super()._shared() | {
+            "fails": self._fails,
+            "counts": self._counts,
+            "badness": self._badness,
+            "order": self._order,
+            "marks": self._marks,
+        }
+
+    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        super()._restore_shared(arrays)
+        self._fails, self._counts = arrays["fails"], arrays["counts"]
+        self._badness = arrays["badness"]
+        self._order, self._marks = arrays["order"], arrays["marks"]
