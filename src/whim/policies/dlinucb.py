@@ -1,0 +1,203 @@
+"""``DLinUCB``: discounted LinUCB (Russac, Vernade & Cappé 2019)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from whim.errors import InvalidInputError
+from whim.kernels import factors, forgetting
+from whim.policies import checks
+from whim.policies.base import QUIET
+from whim.policies.rows import RowPolicy
+from whim.types import F64, I64, ArmId
+
+__all__ = ["DLinUCB"]
+
+
+class DLinUCB(RowPolicy):
+    """LinUCB in which an observation that is n updates old weighs γⁿ.
+
+    Every update of the policy ages every arm, played or not.
+
+    Parameters
+    ----------
+    n_features
+        Length d of a context; not needed for ``payoff="item"``.
+    n_item_features
+        Length m of an arm's features; for the shared payoffs.
+    n_cross_features
+        Length k of the rows that the caller will pass as ``cross`` in every call, for a caller
+        with no item features.
+    payoff
+        ``"disjoint"``: one model an arm, the reward is xᵀθ_a. ``"item"``: one model for all, yᵀθ.
+        ``"cross"``: one for all, kron(y, x)ᵀβ = xᵀWy.
+    gamma
+        0 < γ <= 1: the discount of one update; 1 forgets nothing. See ``theory``.
+    alpha
+        α >= 0: how many widths of optimism. ``None``: the paper's β_t, from the four below.
+    sigma
+        σ >= 0: (sub-Gaussian) scale of the reward's noise.
+    delta
+        0 < δ < 1: probability with which the bounds may fail.
+    bound_theta, bound_x
+        S and L: bounds of ‖θ‖ and of the features' norm.
+    ridge
+        λ > 0; it does not fade.
+    seed, ties
+        See ``Policy``.
+
+    Examples
+    --------
+    >>> policy = DLinUCB(n_features=1, gamma=0.5, alpha=0.0)
+    >>> policy.add_arms(["a", "b"])
+    ['a', 'b']
+    >>> policy.update("a", [1.0], 1.0)
+    >>> policy.scores([1.0]).tolist()
+    [0.5, 0.0]
+    >>> policy.update("b", [1.0], 0.0)
+    >>> policy.scores([1.0]).round(4).tolist()
+    [0.3333, 0.0]
+    """
+
+    name = "dlinucb"
+
+    def __init__(
+        self,
+        *,
+        n_features: int | None = None,
+        n_item_features: int | None = None,
+        n_cross_features: int | None = None,
+        payoff: str = "disjoint",
+        gamma: float,
+        alpha: float | None = None,
+        sigma: float = 1.0,
+        delta: float = 0.05,
+        bound_theta: float = 1.0,
+        bound_x: float = 1.0,
+        ridge: float = 1.0,
+        seed: int = 0,
+        ties: str = "first",
+    ) -> None:
+        super().__init__(
+            locals(),
+            payoff=payoff,
+            n_features=n_features,
+            n_item_features=n_item_features,
+            n_cross_features=n_cross_features,
+            ridge=ridge,
+            seed=seed,
+            ties=ties,
+        )
+        self._gamma = checks.number("gamma", gamma, above=0, most=1)
+        self._alpha = checks.optional("alpha", alpha, least=0)
+        self._sigma = checks.number("sigma", sigma, least=0)
+        self._delta = checks.number("delta", delta, above=0, below=1)
+        self._bound_theta = checks.number("bound_theta", bound_theta, least=0)
+        self._bound_x = checks.number("bound_x", bound_x, least=0)
+        p = self._p
+        self._start = np.zeros(1, np.int64)
+        self._factors = np.zeros((1, factors.packed_size(p + 1)))
+        self._work = np.zeros((2, p + 1))
+        self._sums: F64
+        self._touched: I64
+        self._tables({"_sums": forgetting.discount_row(p), "_touched": np.zeros((), np.int64)})
+
+    @staticmethod
+    def theory(horizon: int, variation: float, dim: int) -> dict[str, float]:
+        """The discount that the regret bound of Russac et al. asks for, γ = 1 - (B/(dT))^(2/3).
+
+        Parameters
+        ----------
+        horizon
+            T: updates in all.
+        variation
+            B >= 0: Σ‖θ_{t+1} - θ_t‖ over the horizon, less than d·T.
+        dim
+            d: length of θ.
+
+        Examples
+        --------
+        >>> round(DLinUCB.theory(horizon=20_000, variation=5.0, dim=5)["gamma"], 6)
+        0.998643
+        """
+        T = checks.integer("horizon", horizon, 1)
+        B = checks.number("variation", variation, least=0)
+        d = checks.integer("dim", dim, 1)
+        gamma = 1.0 - (B / (d * T)) ** (2 / 3)
+        if gamma <= 0.0:
+            raise InvalidInputError(f"variation must be < dim * horizon = {d * T}, got {B!r}.")
+        return {"gamma": gamma}
+
+    def _radius(self) -> float:
+        """α, or β_t of Russac et al. for the updates since the models were last all empty."""
+        if self._alpha is not None:
+            return self._alpha
+        t = self._step - int(self._start[0])
+        if self._gamma == 1.0:
+            mass = float(t)
+        else:
+            rate = 2.0 * math.log(self._gamma)
+            mass = math.expm1(t * rate) / math.expm1(rate)
+        p, ridge = self._p, self._ridge
+        volume = p * math.log1p(self._bound_x**2 * mass / (ridge * p))
+        noise = self._sigma * math.sqrt(2.0 * math.log(1.0 / self._delta) + volume)
+        return math.sqrt(ridge) * self._bound_theta + noise
+
+    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
+        kind, rows = self._given(cross)
+        return forgetting.discount_score(
+            kind, x, slots, self._features, rows, self._sums, self._touched, self._step,
+            self._gamma, self._radius(), self._ridge, self._factors, self._work, self._out,
+        )  # fmt: skip
+
+    def _score_many(self, X: F64, slots: I64) -> F64:
+        self._crossed(None, len(slots))
+        kind, rows = self._given(None)
+        result = np.empty((len(X), len(slots)))
+        forgetting.discount_score_many(
+            kind, X, slots, self._features, rows, self._sums, self._touched, self._step,
+            self._gamma, self._radius(), self._ridge, self._factors, self._work, result,
+        )  # fmt: skip
+        return result
+
+    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
+        kind, rows = self._given(None if cross is None else cross[None])
+        return forgetting.discount_one(
+            kind, slot, x, self._features, rows, reward, self._step + 1, self._gamma,
+            self._sums, self._touched, self._work,
+        )  # fmt: skip
+
+    def _observe_many(
+        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
+    ) -> tuple[int, int]:
+        kind, rows = self._given(cross)
+        forgetting.discount_many(
+            start, kind, slots, X, self._features, rows, rewards, self._step + 1, self._gamma,
+            self._sums, self._touched, self._work,
+        )  # fmt: skip
+        return len(slots), QUIET
+
+    def _forget(self, slots: list[int], gone: bool) -> None:
+        super()._forget(slots, gone)
+        if not gone and (not self._own or len(slots) == len(self._table)):
+            self._start[0] = self._step  # nothing learnt is left, so β_t starts again too
+
+    def _shared(self) -> dict[str, npt.NDArray[Any]]:
+        return super()._shared() | {"start": self._start}
+
+    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        super()._restore_shared(arrays)
+        self._start = arrays["start"]
+
+    def coefficients(self, arm: ArmId | None = None) -> F64:
+        """The estimate θ̂ = V⁻¹b of an arm (of all arms, for a shared model) as of now, a copy."""
+        theta = np.empty(self._p)
+        forgetting.discount_theta(
+            self._row_of(arm), self._sums, self._touched, self._step, self._gamma, self._ridge,
+            self._factors, self._work, theta,
+        )  # fmt: skip
+        return theta

@@ -1,0 +1,150 @@
+"""``SWLinUCB``: LinUCB over a sliding window (Cheung, Simchi-Levi & Zhu 2019)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from whim.kernels import forgetting, windows
+from whim.policies import checks
+from whim.policies.rows import RidgeRows
+from whim.types import F64, I64
+
+__all__ = ["SWLinUCB"]
+
+
+class SWLinUCB(RidgeRows):
+    """LinUCB that learns from the last ``window`` updates only, over all arms together.
+
+    An arm that was not played in the window is as good as new.
+
+    Parameters
+    ----------
+    n_features
+        Length d of a context; not needed for ``payoff="item"``.
+    n_item_features
+        Length m of an arm's features; for the shared payoffs.
+    n_cross_features
+        Length k of the rows that the caller will pass as ``cross`` in every call, for a caller
+        with no item features.
+    payoff
+        ``"disjoint"``: one model an arm, the reward is xᵀθ_a. ``"item"``: one model for all, yᵀθ.
+        ``"cross"``: one for all, kron(y, x)ᵀβ = xᵀWy.
+    window
+        w >= 1: updates of the policy, not plays of an arm. See ``theory``.
+    alpha
+        α >= 0: how many widths of optimism.
+    ridge
+        λ > 0.
+    seed, ties
+        See ``Policy``.
+
+    Examples
+    --------
+    >>> policy = SWLinUCB(n_features=1, window=2, alpha=0.0)
+    >>> policy.add_arms(["a", "b"])
+    ['a', 'b']
+    >>> policy.update("a", [1.0], 1.0)
+    >>> policy.update("b", [1.0], 0.5)
+    >>> policy.scores([1.0]).tolist()
+    [0.5, 0.25]
+    >>> policy.update("b", [1.0], 0.5)
+    >>> policy.scores([1.0]).round(4).tolist()
+    [0.0, 0.3333]
+    """
+
+    name = "swlinucb"
+
+    def __init__(
+        self,
+        *,
+        n_features: int | None = None,
+        n_item_features: int | None = None,
+        n_cross_features: int | None = None,
+        payoff: str = "disjoint",
+        window: int,
+        alpha: float = 1.0,
+        ridge: float = 1.0,
+        seed: int = 0,
+        ties: str = "first",
+    ) -> None:
+        super().__init__(
+            locals(),
+            more=1,
+            payoff=payoff,
+            n_features=n_features,
+            n_item_features=n_item_features,
+            n_cross_features=n_cross_features,
+            alpha=alpha,
+            ridge=ridge,
+            seed=seed,
+            ties=ties,
+        )
+        self._window = checks.integer("window", window, 1)
+        self._chain: I64
+        self._tables({"_chain": np.zeros(forgetting.CHAIN, np.int64)})
+        size = min(windows.CHUNK, self._window)
+        self._pool, self._links = windows.empty_pool(forgetting.record_size(self._p), size)
+        self._ends = np.zeros((1, windows.ENDS), np.int64)
+
+    @staticmethod
+    def theory(horizon: int, variation: float, dim: int) -> dict[str, int]:
+        """The window that the regret bound of Cheung et al. asks for, w = (dT/B)^(2/3).
+
+        Parameters
+        ----------
+        horizon
+            T: updates in all.
+        variation
+            B >= 0: Σ‖θ_{t+1} - θ_t‖ over the horizon; 0 gives a window as long as the horizon.
+        dim
+            d: length of θ.
+
+        Examples
+        --------
+        >>> SWLinUCB.theory(horizon=20_000, variation=5.0, dim=5)
+        {'window': 737}
+        """
+        T = checks.integer("horizon", horizon, 1)
+        B = checks.number("variation", variation, least=0)
+        d = checks.integer("dim", dim, 1)
+        asked = (d * T / B) ** (2 / 3) if B > 0 else math.inf
+        return {"window": T if asked > T else math.ceil(asked)}
+
+    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
+        kind, rows = self._given(None if cross is None else cross[None])
+        return forgetting.slide_one(
+            kind, slot, x, self._features, rows, reward, self._window, self._ridge,
+            self._model, self._chain, self._pool, self._links, self._ends, self._work,
+        )  # fmt: skip
+
+    def _observe_many(
+        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
+    ) -> tuple[int, int]:
+        kind, rows = self._given(cross)
+        return forgetting.slide_many(
+            start, kind, slots, X, self._features, rows, rewards, self._window, self._ridge,
+            self._model, self._chain, self._pool, self._links, self._ends, self._work,
+        )  # fmt: skip
+
+    def _grow_pool(self) -> None:
+        chunks = len(self._links)
+        more = chunks + max(8, chunks // 2)
+        self._pool, self._links = windows.grown(self._pool, self._links, more)
+
+    def _forget(self, slots: list[int], gone: bool) -> None:
+        if self._own or not gone:
+            for row in {self._row(slot) for slot in slots}:
+                forgetting.drop(row, self._chain, self._pool)
+        super()._forget(slots, gone)
+
+    def _shared(self) -> dict[str, npt.NDArray[Any]]:
+        window = {"pool": self._pool, "links": self._links, "ends": self._ends}
+        return super()._shared() | window
+
+    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        super()._restore_shared(arrays)
+        self._pool, self._links, self._ends = arrays["pool"], arrays["links"], arrays["ends"]
