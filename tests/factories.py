@@ -17,6 +17,25 @@ FACTORIES: dict[str, Callable[[], Policy]] = {
     "ducb": lambda: whim.DUCB(gamma=0.95),
     "swucb": lambda: whim.SWUCB(window=50),
     "cusum-ucb": lambda: whim.CUSUMUCB(warmup=10, drift=0.05, threshold=2.0, explore=0.1),
+    "denband": lambda: whim.DenBand(
+        n_item_features=3, tau=20, gate_window=10, gate_threshold=0.2, delta_l=0.1, sigma=0.1
+    ),
+    "denband-authors": lambda: whim.DenBand.authors(
+        n_item_features=2, n_features=3, payoff="cross", tau=10, max_experts=4
+    ),
+    "dynamic-linucb": lambda: whim.DynamicLinUCB(n_item_features=3, tau=15, max_models=4),
+    "dlinucb": lambda: whim.DLinUCB(n_features=3, gamma=0.97, alpha=0.5),
+    "dlinucb-item": lambda: whim.DLinUCB(n_item_features=3, payoff="item", gamma=0.9),
+    "dlinucb-cross": lambda: whim.DLinUCB(
+        n_features=2, n_item_features=2, payoff="cross", gamma=0.9, alpha=0.4
+    ),
+    "swlinucb": lambda: whim.SWLinUCB(n_features=3, window=40, alpha=0.5),
+    "swlinucb-cross": lambda: whim.SWLinUCB(
+        n_features=2, n_item_features=2, payoff="cross", window=30, ridge=0.5
+    ),
+    "swlinucb-given": lambda: whim.SWLinUCB(n_cross_features=4, payoff="cross", window=30),
+    "lints": lambda: whim.LinTS(n_features=3, alpha=0.3, seed=5),
+    "lints-item": lambda: whim.LinTS(n_item_features=3, payoff="item", alpha=0.3),
     "linucb-disjoint": lambda: whim.LinUCBDisjoint(n_features=4, alpha=0.5),
     "linucb-uniform": lambda: whim.LinUCBUniform(n_item_features=3, alpha=0.5),
     "linucb-uniform-cross": lambda: whim.LinUCBUniform(

@@ -15,7 +15,10 @@ from whim.types import F64
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["choice", "integer", "matrix", "number", "optional", "real", "vector"]
+__all__ = ["LARGEST", "choice", "integer", "matrix", "number", "optional", "real", "vector"]
+
+# the kernels' own limit (kernels/factors.py): beyond it squares could overflow
+LARGEST = 1e50
 
 
 def integer(name: str, value: object, minimum: int) -> int:
@@ -36,9 +39,11 @@ def real(name: str, value: object) -> float:
     """``value`` as a finite float; numbers and bools pass, text and arrays do not."""
     if isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
         found = _float(value)
-        if math.isfinite(found):
+        if abs(found) <= LARGEST:
             return found
-    raise InvalidInputError(f"{name} must be a finite number, got {value!r}.")
+    raise InvalidInputError(
+        f"{name} must be a finite number, at most {LARGEST:g} in size, got {value!r}."
+    )
 
 
 def number(
@@ -92,10 +97,13 @@ def _floats(name: str, value: object, shape: str) -> NDArray[Any]:
 
 
 def _all_finite(name: str, found: F64) -> F64:
-    bad = ~np.isfinite(found)
+    bad = ~(np.abs(found) <= LARGEST)
     if bad.any():
         where = ", ".join(str(int(i)) for i in np.argwhere(bad)[0])
-        raise InvalidInputError(f"{name} must be finite, got {found[bad][0]} at [{where}].")
+        raise InvalidInputError(
+            f"{name} must be finite and at most {LARGEST:g} in size, "
+            f"got {found[bad][0]} at [{where}]."
+        )
     return found
 
 

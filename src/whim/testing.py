@@ -9,6 +9,7 @@ import math
 import struct
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -266,76 +267,70 @@ def bad_input_is_refused_and_harmless(factory: Factory, steps: int) -> None:
     _play(policy, 40)
     d = _width(policy)
     x = np.full(d, 0.5)
-    bad_contexts = {
+    bad_contexts: dict[str, Any] = {
         "nan": np.full(d, np.nan),
         "inf": np.full(d, np.inf),
+        "1e200": np.full(d, 1e200),
         "text": ["x"] * d,
         "a matrix": np.ones((2, d)),
         "complex": np.ones(d, complex),
         "objects": np.array([None] * d),
     }
     if policy.n_features is not None:
-        bad_contexts |= {"too long": np.ones(d + 1), "too short": np.ones(d - 1), "None": None}  # type: ignore[dict-item]
+        bad_contexts |= {"too long": np.ones(d + 1), "too short": np.ones(d - 1), "None": None}
     rng = np.random.default_rng(1)
     Z = _cross(policy, 1, rng)
     z = None if Z is None else Z[0]
     for what, bad in bad_contexts.items():
         for call in (
-            lambda b=bad: policy.select(b, ["a"], cross=Z),
-            lambda b=bad: policy.scores(b, ["a"], cross=Z),
-            lambda b=bad: policy.rank(b, ["a"], cross=Z),
-            lambda b=bad: policy.update("a", b, 1.0, cross=z),
-            lambda b=bad: policy.update_many(["a", "a"], [x, b], [1.0, 1.0]),
+            partial(policy.select, bad, ["a"], cross=Z),
+            partial(policy.scores, bad, ["a"], cross=Z),
+            partial(policy.rank, bad, ["a"], cross=Z),
+            partial(policy.update, "a", bad, 1.0, cross=z),
+            partial(policy.update_many, ["a", "a"], [x, bad], [1.0, 1.0]),
         ):
             _refused(policy, call, InvalidInputError, f"a context of {what}")
-    for reward in (math.nan, math.inf, "1", None, 1j, [1.0], 10**400):
-        _refused(
-            policy,
-            lambda r=reward: policy.update("a", x, r, cross=z),
-            InvalidInputError,
-            f"reward {reward!r}",
-        )
-    for arms in ([], ["a", "a"], "a", [True], [["a"]], 5):
-        _refused(
-            policy,
-            lambda a=arms: policy.select(x, a, cross=Z),
-            InvalidInputError,
-            f"candidates {arms!r}",
-        )
-    for arm in ("nobody", 99, ("a", 1)):
-        _refused(
-            policy, lambda a=arm: policy.update(a, x, 1.0, cross=z), UnknownArmError, f"arm {arm!r}"
-        )
-        _refused(policy, lambda a=arm: policy.select(x, [a], cross=Z), UnknownArmError, f"{arm!r}")
-    for arm in (True, None, math.nan, ["a"]):
-        Y = _features(1, policy.n_item_features)
-        _refused(
-            policy, lambda a=arm: policy.add_arms([a], features=Y), InvalidInputError, f"id {arm!r}"
-        )
-    _refused(
-        policy, lambda: policy.update(True, x, 1.0, cross=z), InvalidInputError, "a bool as an id"
-    )
-    _refused(policy, lambda: policy.rank(x, k=0), InvalidInputError, "k = 0")
-    short = lambda: policy.update_many(["a", "b"], [x, x], [1.0])  # noqa: E731
-    _refused(policy, short, InvalidInputError, "fewer rewards than arms")
-    unknown = lambda: policy.update_many(["a", "nobody"], [x, x], [1.0, 1.0])  # noqa: E731
-    _refused(policy, unknown, UnknownArmError, "an unknown arm among many")
+    bad_rewards: list[Any] = [math.nan, math.inf, "1", None, 1j, [1.0], 10**400, 1e200]
+    for reward in bad_rewards:
+        learn = partial(policy.update, "a", x, reward, cross=z)
+        _refused(policy, learn, InvalidInputError, f"reward {reward!r}")
+    bad_candidates: list[Any] = [[], ["a", "a"], "a", [True], [["a"]], 5]
+    for arms in bad_candidates:
+        choose = partial(policy.select, x, arms, cross=Z)
+        _refused(policy, choose, InvalidInputError, f"candidates {arms!r}")
+    for unknown in ("nobody", 99, ("a", 1)):
+        for call in (
+            partial(policy.update, unknown, x, 1.0, cross=z),
+            partial(policy.select, x, [unknown], cross=Z),
+            partial(policy.update_many, ["a", unknown], [x, x], [1.0, 1.0]),
+        ):
+            _refused(policy, call, UnknownArmError, f"the unknown arm {unknown!r}")
     m = policy.n_item_features
-    wrong = np.ones((1, m + 1)) if m else np.ones((1, 1))
-    _refused(policy, lambda: policy.add_arms(["z"], features=wrong), InvalidInputError, "features")
-    if not policy.n_cross_features:
-        cross = np.ones((1, 3))
-        _refused(policy, lambda: policy.select(x, ["a"], cross=cross), InvalidInputError, "cross")
+    bad_ids: list[Any] = [True, None, math.nan, ["a"]]
+    for bad in bad_ids:
+        add = partial(policy.add_arms, [bad], features=_features(1, m))
+        _refused(policy, add, InvalidInputError, f"the id {bad!r}")
+    wrong = np.ones((1, m + 1))
+    others: dict[str, Callable[[], object]] = {
+        "a bool as an id": partial(policy.update, True, x, 1.0, cross=z),
+        "k = 0": partial(policy.rank, x, k=0),
+        "fewer rewards than arms": partial(policy.update_many, ["a", "b"], [x, x], [1.0]),
+        "wrong item features": partial(policy.add_arms, ["z"], features=wrong),
+        "wrong cross features": partial(policy.select, x, ["a"], cross=np.ones((1, 99))),
+    }
+    for what, other in others.items():
+        _refused(policy, other, InvalidInputError, what)
 
 
 def _refused(policy: Policy, call: Callable[[], object], error: type[Exception], what: str) -> None:
     before = policy.to_bytes()
+    message = None
     try:
         call()
     except error as found:
-        assert str(found), f"the error for {what} must say something"
-    else:
-        raise AssertionError(f"{what} must raise {error.__name__}")
+        message = str(found)
+    assert message is not None, f"{what} must raise {error.__name__}"
+    assert message, f"the error for {what} must say something"
     assert policy.to_bytes() == before, f"{what} must leave the state untouched"
 
 

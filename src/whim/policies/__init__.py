@@ -2,7 +2,11 @@
 
 from whim.policies.base import Policy
 from whim.policies.cusumucb import CUSUMUCB
+from whim.policies.denband import DenBand
+from whim.policies.dlinucb import DLinUCB
 from whim.policies.ducb import DUCB
+from whim.policies.dynamic_linucb import DynamicLinUCB
+from whim.policies.lints import LinTS
 from whim.policies.linucb_disjoint import LinUCBDisjoint
 from whim.policies.linucb_hybrid import LinUCBHybrid
 from whim.policies.linucb_uniform import LinUCBUniform
@@ -13,6 +17,7 @@ from whim.policies.pslinucb_disjoint import PSLinUCBDisjoint
 from whim.policies.pslinucb_hybrid import PSLinUCBHybrid
 from whim.policies.random_policy import Random
 from whim.policies.registry import POLICIES, from_bytes, load, policy, register
+from whim.policies.swlinucb import SWLinUCB
 from whim.policies.swucb import SWUCB
 from whim.policies.ucb import UCB
 
@@ -23,6 +28,10 @@ __all__ = [
     "POLICIES",
     "SWUCB",
     "UCB",
+    "DLinUCB",
+    "DenBand",
+    "DynamicLinUCB",
+    "LinTS",
     "LinUCBDisjoint",
     "LinUCBHybrid",
     "LinUCBUniform",
@@ -32,6 +41,7 @@ __all__ = [
     "PSLinUCBHybrid",
     "Policy",
     "Random",
+    "SWLinUCB",
     "from_bytes",
     "load",
     "policy",

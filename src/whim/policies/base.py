@@ -8,7 +8,6 @@ score, mean and width of each candidate into ``_out`` and returns the best one's
 from __future__ import annotations
 
 import copy
-import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -28,6 +27,7 @@ __all__ = ["CHANGED", "GROW", "NOT_FINITE", "QUIET", "Policy"]
 
 QUIET, CHANGED, GROW, NOT_FINITE = range(4)
 _F64 = np.dtype(np.float64)
+_LARGEST = checks.LARGEST
 
 
 class Policy(ABC):
@@ -353,8 +353,7 @@ class Policy(ABC):
         context = self._context(x)
         z = None if cross is None and self._builds_cross else self._crossed(cross, len(slots))
         if self._draws:
-            if not np.isfinite(context).all():  # before the random stream moves on
-                checks.vector("x", context, self._d)
+            checks.vector("x", context, self._d)  # before the random stream moves on
             best = self._evaluate(context, slots, z, peek=False)
         else:
             best = self._score(context, slots, z, None)
@@ -447,7 +446,7 @@ class Policy(ABC):
         if slot is None or arm.__class__ is bool:
             slot = self._table.slot(arm)
         context = self._context(x)
-        if reward.__class__ is not float or not math.isfinite(reward):
+        if reward.__class__ is not float or not -_LARGEST <= reward <= _LARGEST:
             reward = checks.real("reward", reward)
         z = None if cross is None and self._builds_cross else self._cross_row(cross)
         status = self._observe(slot, context, z, reward)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from whim import checks
 from whim.errors import InvalidInputError
 from whim.kernels import factors, forgetting
-from whim.policies import checks
 from whim.policies.base import QUIET
 from whim.policies.rows import RowPolicy
 from whim.types import F64, I64, ArmId

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from whim import checks
 from whim.kernels import factors, slaves
-from whim.policies import checks
 from whim.policies.base import Policy
 from whim.policies.uniform import UniformPolicy
 from whim.types import F64, I64, ChangeEvent

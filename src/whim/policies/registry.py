@@ -10,7 +10,11 @@ from whim.errors import InvalidInputError, StateFileError
 from whim.policies import state
 from whim.policies.base import Policy
 from whim.policies.cusumucb import CUSUMUCB
+from whim.policies.denband import DenBand
+from whim.policies.dlinucb import DLinUCB
 from whim.policies.ducb import DUCB
+from whim.policies.dynamic_linucb import DynamicLinUCB
+from whim.policies.lints import LinTS
 from whim.policies.linucb_disjoint import LinUCBDisjoint
 from whim.policies.linucb_hybrid import LinUCBHybrid
 from whim.policies.linucb_uniform import LinUCBUniform
@@ -20,6 +24,7 @@ from whim.policies.oracle_restart import OracleRestart
 from whim.policies.pslinucb_disjoint import PSLinUCBDisjoint
 from whim.policies.pslinucb_hybrid import PSLinUCBHybrid
 from whim.policies.random_policy import Random
+from whim.policies.swlinucb import SWLinUCB
 from whim.policies.swucb import SWUCB
 from whim.policies.ucb import UCB
 
@@ -40,7 +45,11 @@ def register(cls: type[Policy]) -> type[Policy]:
 
 _BUILT_IN: tuple[type[Policy], ...] = (
     CUSUMUCB,
+    DLinUCB,
     DUCB,
+    DenBand,
+    DynamicLinUCB,
+    LinTS,
     LinUCBDisjoint,
     LinUCBHybrid,
     LinUCBUniform,
@@ -50,6 +59,7 @@ _BUILT_IN: tuple[type[Policy], ...] = (
     PSLinUCBDisjoint,
     PSLinUCBHybrid,
     Random,
+    SWLinUCB,
     SWUCB,
     UCB,
 )

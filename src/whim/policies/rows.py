@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from whim import checks
 from whim.errors import InvalidInputError
 from whim.kernels import batch, disjoint, factors, forgetting, uniform
-from whim.policies import checks
 from whim.policies.base import QUIET, Policy
 from whim.types import F64, I64, ArmId
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from whim import checks
 from whim.kernels import forgetting, windows
-from whim.policies import checks
 from whim.policies.rows import RidgeRows
 from whim.types import F64, I64
 
