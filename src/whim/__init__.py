@@ -1,12 +1,40 @@
 """Whim: recommendations for people who change their minds.
 
 Contextual bandits that find each change of interest, restart just what changed, and say so.
+Policies are here; ``whim.worlds``, ``whim.simulate`` and ``whim.testing`` load when first used.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from whim import errors, policies
 from whim.policies import *  # noqa: F403
 from whim.types import ChangeEvent, Decision
 
+if TYPE_CHECKING:
+    from whim import testing, worlds
+    from whim.evaluate import simulate
+
 __version__ = "0.1.0"
 
-__all__ = ["ChangeEvent", "Decision", "__version__", "errors", *policies.__all__]
+__all__ = [
+    "ChangeEvent",
+    "Decision",
+    "__version__",
+    "errors",
+    "simulate",
+    "testing",
+    "worlds",
+    *policies.__all__,
+]
+
+_LATER = {"simulate": "whim.evaluate", "testing": "whim.testing", "worlds": "whim.worlds"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'whim' has no attribute {name!r}")
+    module = importlib.import_module(_LATER[name])
+    return module if module.__name__ == f"whim.{name}" else getattr(module, name)

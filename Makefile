@@ -1,0 +1,60 @@
+# Two commands for a newcomer: `make run` and `make test`. Both set up .venv by themselves.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help run test lint types rooms tests bench figures slow clean constraints
+
+help:
+	@echo "make run      a small simulation: PSLinUCB against LinUCB where interests change"
+	@echo "make test     lint, types, order of rooms, examples and tests"
+	@echo "make bench    speed, memory and start-up, as ratios (a quiet machine, please)"
+	@echo "make figures  the pictures of the README"
+	@echo "make clean    remove what these made"
+
+run: $(READY)
+	@$(BIN)/whim simulate
+
+test: lint types rooms tests
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+rooms: $(READY)
+	$(BIN)/lint-imports
+
+tests: $(READY)
+	$(BIN)/pytest -n 2 --dist worksteal --doctest-modules src/whim tests
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+figures: $(READY)
+	$(BIN)/python examples/regret_figure.py docs/images/regret.svg
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "whim needs Python 3.11 or newer, got $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt hatchling editables
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@
+
+# after a change of dependencies: newest versions into constraints.txt
+constraints:
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check hatchling editables
+	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -e '.[dev]'
+	{ echo "# Exact versions that 'make' installs; 'make constraints' renews them."; \
+	  $(BIN)/pip freeze --exclude-editable; } > constraints.txt
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,5 @@
+"""``python -m whim``: the command line."""
+
+from whim.cli import main
+
+main()

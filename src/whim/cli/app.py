@@ -1,0 +1,38 @@
+"""The ``whim`` command and its verbs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from whim.cli import policies, simulate
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="whim",
+    help="Recommendations for people who change their minds.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("simulate")(simulate.simulate)
+app.command("policies")(policies.policies)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from whim import __version__
+
+        typer.echo(f"whim {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which whim.")
+    ] = False,
+) -> None:
+    """Recommendations for people who change their minds."""

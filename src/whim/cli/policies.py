@@ -1,0 +1,37 @@
+"""``whim policies``: the registered policies and their parameters."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Annotated
+
+import typer
+
+__all__ = ["policies"]
+
+
+def policies(
+    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+) -> None:
+    """List the policies, what each is and the parameters that it takes."""
+    from whim.policies import POLICIES
+
+    rows = []
+    for name, cls in sorted(POLICIES.items()):
+        parameters = inspect.signature(cls).parameters.values()
+        rows.append(
+            {
+                "name": name,
+                "class": cls.__name__,
+                "what": (inspect.getdoc(cls) or "").splitlines()[0],
+                "parameters": {
+                    p.name: None if p.default is p.empty else p.default for p in parameters
+                },
+            }
+        )
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        typer.echo(f"{row['name']}  ({row['class']})\n    {row['what']}")
