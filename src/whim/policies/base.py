@@ -1,6 +1,6 @@
-"""``Policy``: ids, checks, events, save and load. A subclass adds the arithmetic of one method.
+"""``Policy``: the contract. Decisions and rewards, checked once, with the arithmetic left open.
 
-A subclass names its arrays (one row a slot) in ``_rows`` and fills two hooks: ``_score`` writes
+A subclass declares its arrays (``_rows``, ``_keep``) and fills two hooks: ``_score`` writes
 score, mean and width of each candidate into ``_out`` and returns the best one's place;
 ``_observe`` takes one reward and says whether a change was detected. See CONTRIBUTING.md.
 """
@@ -8,19 +8,16 @@ score, mean and width of each candidate into ``_out`` and returns the best one's
 from __future__ import annotations
 
 import copy
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from whim import checks
-from whim.arms import ArmTable
-from whim.errors import InvalidInputError, StateFileError
-from whim.policies import state
+from whim.errors import InvalidInputError
+from whim.policies.slots import Slots
 from whim.types import F64, I64, ArmId, ChangeEvent, Decision
 
 __all__ = ["CHANGED", "GROW", "NOT_FINITE", "QUIET", "Policy"]
@@ -28,65 +25,14 @@ __all__ = ["CHANGED", "GROW", "NOT_FINITE", "QUIET", "Policy"]
 QUIET, CHANGED, GROW, NOT_FINITE = range(4)
 _F64 = np.dtype(np.float64)
 _LARGEST = checks.LARGEST
+_NOTHING: F64 = np.zeros(0)
 
 
-class Policy(ABC):
-    """The contract that every policy keeps.
+class Policy(Slots, ABC):
+    """What every policy does: choose, rank and score arms, and learn from rewards.
 
-    Parameters
-    ----------
-    params
-        Every constructor parameter as given: what ``repr`` shows and ``save`` stores.
-    n_features
-        Length d of a context; ``None`` when the policy ignores contexts.
-    n_item_features
-        Length m of an arm's features; 0 when the policy takes none.
-    n_cross
-        Length k of a cross-feature row that a caller may pass; 0 when it may not.
-    seed
-        Of the policy's own random stream.
-    ties
-        ``"first"``: equal scores go to the arm first in the candidate list. ``"random"``: drawn.
+    The constructor's parameters are those of ``Slots``.
     """
-
-    name: ClassVar[str] = ""
-    _draws: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        params: dict[str, Any],
-        *,
-        n_features: int | None,
-        n_item_features: int = 0,
-        n_cross: int = 0,
-        seed: int = 0,
-        ties: str = "first",
-    ) -> None:
-        self._params = {
-            name: value.item() if isinstance(value, np.generic) else value
-            for name, value in params.items()
-            if name not in ("self", "__class__")
-        }
-        self._random_ties = checks.choice("ties", ties, ("first", "random")) == "random"
-        self._rng = np.random.Generator(np.random.PCG64(checks.integer("seed", seed, 0)))
-        self._d = n_features
-        self._shape = None if n_features is None else (n_features,)
-        self._m = n_item_features
-        self._k = n_cross
-        self._builds_cross = n_item_features > 0 or n_cross == 0
-        self._table = ArmTable()
-        self._step = 0
-        self._capacity = 0
-        self._priors: dict[str, npt.NDArray[Any]] = {}
-        self._plays: list[int] = []
-        self._live: I64 = self._table.live
-        self._features: F64 = np.zeros((0, self._m))
-        self._out: F64 = np.zeros((0, 3))
-        self._rows({"_features": np.zeros(self._m)})
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{k}={v!r}" for k, v in self._params.items())
-        return f"{type(self).__name__}({shown})"
 
     # -- what a subclass fills in ---------------------------------------------------------------
 
@@ -122,162 +68,6 @@ class Policy(ABC):
     def _grow_pool(self) -> None:
         """Make room after GROW."""
         raise NotImplementedError
-
-    def _forget(self, slots: list[int], gone: bool) -> None:
-        """Return slots to the state of a new arm; ``gone`` when the arm is being retired."""
-        for name, prior in self._priors.items():
-            if name != "_features" or gone:
-                getattr(self, name)[slots] = prior
-        if gone:
-            for slot in slots:
-                self._plays[slot] = 0
-
-    def _shared(self) -> dict[str, npt.NDArray[Any]]:
-        """Arrays and numbers of the state that are not rows of slots, for saving."""
-        return {}
-
-    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:  # noqa: B027
-        """Take back what ``_shared`` gave."""
-
-    # -- arms -----------------------------------------------------------------------------------
-
-    def _rows(self, priors: dict[str, npt.NDArray[Any]]) -> None:
-        """Declare arrays with one row a slot: attribute name and the row of a new arm."""
-        self._priors.update(priors)
-        for name, prior in priors.items():
-            setattr(self, name, np.zeros((self._capacity, *prior.shape), prior.dtype))
-
-    def _reserve(self, slots: int) -> None:
-        if slots <= self._capacity:
-            return
-        half_more = self._capacity + max(8, self._capacity // 2)
-        capacity = max(slots, half_more) if self._capacity else slots
-        for name, prior in self._priors.items():
-            old = getattr(self, name)
-            new = np.zeros((capacity, *prior.shape), prior.dtype)
-            new[: len(old)] = old
-            setattr(self, name, new)
-        self._capacity = capacity
-        self._out = np.zeros((capacity, 3))
-        self._plays += [0] * (capacity - len(self._plays))
-
-    @property
-    def arms(self) -> list[ArmId]:
-        """The live arms, in the order in which they were added."""
-        return list(self._table.slot_of)
-
-    @property
-    def step(self) -> int:
-        """Updates seen so far."""
-        return self._step
-
-    @property
-    def n_features(self) -> int | None:
-        """Length of a context; ``None`` when the policy ignores contexts."""
-        return self._d
-
-    @property
-    def n_item_features(self) -> int:
-        """Length of an arm's features; 0 when the policy takes none."""
-        return self._m
-
-    @property
-    def n_cross_features(self) -> int:
-        """Length of a row of cross features that a caller may pass; 0 when it may not."""
-        return self._k
-
-    @property
-    def randomised(self) -> bool:
-        """Whether a decision draws from the policy's random stream (beyond ties)."""
-        return self._draws
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The constructor's parameters."""
-        return dict(self._params)
-
-    def plays(self, arm: ArmId) -> int:
-        """Updates of one arm since it was added."""
-        return self._plays[self._table.slot(arm)]
-
-    def add_arms(self, arms: Iterable[ArmId], features: npt.ArrayLike | None = None) -> list[ArmId]:
-        """Add arms; those that are live already are left as they are.
-
-        Parameters
-        ----------
-        arms
-            Ids: any hashable but bool and None.
-        features
-            One row an id (hybrid and uniform payoffs). A live arm keeps the features it has:
-            ``set_features`` replaces them.
-
-        Returns
-        -------
-        list
-            The ids that are new.
-        """
-        ids = self._id_list(arms, "arms")
-        Y = self._item_features(ids, features)
-        missing = self._table.missing(ids)
-        self._reserve(len(self._table.id_of) + len(missing))
-        slots = [slot for _, slot in self._table.add(missing)]
-        for name, prior in self._priors.items():
-            getattr(self, name)[slots] = prior
-        if Y is not None and missing:
-            first = {arm: i for i, arm in reversed(list(enumerate(ids)))}
-            self._features[slots] = Y[[first[arm] for arm in missing]]
-        self._live = self._table.live
-        return missing
-
-    def retire_arms(self, arms: Iterable[ArmId]) -> None:
-        """Remove arms and what was learnt of them alone; added again, they start afresh."""
-        slots = self._table.slots(list(dict.fromkeys(self._id_list(arms, "arms")))).tolist()
-        self._forget(slots, gone=True)
-        self._table.retire([self._table.id_of[s] for s in slots])
-        self._live = self._table.live
-
-    def reset_arms(self, arms: Iterable[ArmId] | None = None) -> None:
-        """Forget what was learnt of these arms (all by default), as if they were new.
-
-        For a change that the caller knows of. A policy with one model for all arms forgets it
-        whole.
-        """
-        ids = self.arms if arms is None else self._id_list(arms, "arms")
-        slots = self._table.slots(list(dict.fromkeys(ids))).tolist()
-        if slots:
-            self._forget(slots, gone=False)
-
-    def set_features(self, arms: Iterable[ArmId], features: npt.ArrayLike) -> None:
-        """Replace the item features of live arms."""
-        ids = self._id_list(arms, "arms")
-        slots = self._table.slots(ids)
-        Y = self._item_features(ids, features)
-        if Y is not None:
-            self._features[slots] = Y
-
-    def _item_features(self, ids: list[ArmId], features: npt.ArrayLike | None) -> F64 | None:
-        if self._m == 0:
-            if features is not None:
-                raise InvalidInputError(
-                    f"features must be None: {type(self).__name__} takes no item features."
-                )
-            return None
-        if features is None:
-            if not self._table.missing(ids):
-                return None
-            raise InvalidInputError(
-                f"features must be given: {type(self).__name__} needs {self._m} item features "
-                "for each new arm, got None."
-            )
-        return checks.matrix("features", features, len(ids), self._m)
-
-    @staticmethod
-    def _id_list(arms: Iterable[ArmId], name: str) -> list[ArmId]:
-        if isinstance(arms, (str, bytes)) or not isinstance(arms, Iterable):
-            raise InvalidInputError(f"{name} must be a list of arm ids, got {arms!r}.")
-        if isinstance(arms, np.ndarray):
-            return cast("list[ArmId]", arms.tolist())
-        return list(arms)
 
     # -- decisions ------------------------------------------------------------------------------
 
@@ -510,61 +300,3 @@ class Policy(ABC):
             elif status == GROW:
                 self._grow_pool()
         return events
-
-    # -- saving ---------------------------------------------------------------------------------
-
-    def to_bytes(self) -> bytes:
-        """The whole state as one sealed byte string (docs/state.md)."""
-        used = len(self._table.id_of)
-        header = {
-            "class": self.name or type(self).__name__,
-            "params": self._saved_params(),
-            "step": self._step,
-            "arms": [state.encode_id(a) for a in self._table.slot_of],
-            "slots": list(self._table.slot_of.values()),
-            "rng": self._rng.bit_generator.state,
-        }
-        arrays = {name: getattr(self, name)[:used] for name in self._priors}
-        arrays["+plays"] = np.array(self._plays[:used], np.int64)
-        return state.pack(header, arrays | {f"*{k}": v for k, v in self._shared().items()})
-
-    def _saved_params(self) -> dict[str, Any]:
-        return self._params
-
-    @classmethod
-    def _from_params(cls, params: dict[str, Any]) -> Self:
-        return cls(**params)
-
-    @classmethod
-    def from_bytes(cls, data: bytes, *, source: str = "data") -> Self:
-        """The policy that ``to_bytes`` sealed; its next decisions are the same to the last bit."""
-        header, arrays = state.unpack(data, source)
-        if header["class"] != (cls.name or cls.__name__):
-            raise StateFileError(
-                f"{source} must hold a {cls.name or cls.__name__}, got {header['class']!r}."
-            )
-        policy = cls._from_params(header["params"])
-        ids = [state.decode_id(a) for a in header["arms"]]
-        rows = len(arrays["+plays"])
-        policy._table.restore(ids, header["slots"], rows)
-        policy._reserve(rows)
-        for name in policy._priors:
-            getattr(policy, name)[:rows] = arrays[name]
-        policy._restore_shared({k[1:]: v for k, v in arrays.items() if k[0] == "*"})
-        policy._plays[:rows] = arrays["+plays"].tolist()
-        policy._live = policy._table.live
-        policy._step = header["step"]
-        policy._rng.bit_generator.state = header["rng"]
-        return policy
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state to a file, whole or not at all."""
-        state.write_atomic(path, self.to_bytes())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a policy of this class from a file; ``whim.load`` reads one of any class."""
-        return cls.from_bytes(Path(path).read_bytes(), source=str(path))
-
-
-_NOTHING: F64 = np.zeros(0)

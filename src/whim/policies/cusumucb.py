@@ -6,7 +6,6 @@ import math
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from whim import checks
 from whim.kernels import contextfree
@@ -69,7 +68,8 @@ class CUSUMUCB(ContextFreePolicy):
         self._drift = checks.number("drift", drift, least=0)
         self._threshold = checks.number("threshold", threshold, above=0, infinite=True)
         self._explore = checks.number("explore", explore, least=0, most=1)
-        self._total = np.zeros(1)
+        self._total: F64
+        self._keep(_total=np.zeros(1))
 
     def _noise(self, rng: np.random.Generator, n: int) -> F64:
         return rng.random(2)
@@ -96,13 +96,6 @@ class CUSUMUCB(ContextFreePolicy):
     def _forget(self, slots: list[int], gone: bool) -> None:
         super()._forget(slots, gone)
         self._total[0] = self._stats[:, 0].sum()  # whole numbers: exact in any order
-
-    def _shared(self) -> dict[str, npt.NDArray[Any]]:
-        return super()._shared() | {"total": self._total}
-
-    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        super()._restore_shared(arrays)
-        self._total = arrays["total"]
 
     @staticmethod
     def theory(horizon: int, changes: int) -> dict[str, Any]:

@@ -6,18 +6,16 @@ import math
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from whim import checks
 from whim.kernels import experts, factors
-from whim.policies.base import Policy
-from whim.policies.uniform import UniformPolicy
+from whim.policies.rows import RowPolicy
 from whim.types import F64, I64, ChangeEvent
 
 __all__ = ["DenBand"]
 
 
-class DenBand(UniformPolicy):
+class DenBand(RowPolicy):
     """Experts that are trusted arm by arm, as far as their recent residuals allow.
 
     Wu et al., WWW 2019. Each expert is a LinUCB model shared by all arms, and has an auditor, a
@@ -89,6 +87,7 @@ class DenBand(UniformPolicy):
     """
 
     name = "denband"
+    _payoffs = ("item", "cross")
 
     def __init__(
         self,
@@ -118,7 +117,6 @@ class DenBand(UniformPolicy):
             n_features=n_features,
             n_cross_features=n_cross_features,
             payoff=payoff,
-            alpha=0.0 if alpha is None else alpha,
             ridge=ridge,
             seed=seed,
             ties=ties,
@@ -130,6 +128,7 @@ class DenBand(UniformPolicy):
             window = 0
         if age_limit is not None:
             checks.integer("age_limit", age_limit, 1)
+        alpha = checks.optional("alpha", alpha, least=0)
         kappa = checks.optional("kappa", kappa, least=0)
         # in the order of kernels.experts; -1 stands for the authors' own radius
         self._settings = np.array(
@@ -137,7 +136,7 @@ class DenBand(UniformPolicy):
                 self._ridge,
                 checks.number("delta_l", delta_l, above=0),
                 checks.number("sigma", sigma, least=0),
-                -1.0 if alpha is None else self._alpha,
+                -1.0 if alpha is None else alpha,
                 -1.0 if kappa is None else kappa,
                 2.0 * math.log(1.0 / checks.number("delta1", delta1, above=0, below=1)),
                 checks.number("gate_threshold", gate_threshold, above=0, infinite=True),
@@ -145,13 +144,23 @@ class DenBand(UniformPolicy):
             ]
         )
         p = self._p
-        self._model = np.zeros((size, self._model.shape[1]))
-        self._audit = np.zeros((size, len(experts.audit_row(p, self._ridge))))
-        self._gates = np.zeros((size, window + 1))
-        self._counts = np.zeros((size, experts.COUNTS), np.int64)
-        self._order = np.arange(size)
-        self._marks = np.zeros(experts.MARKS, np.int64)
-        self._ring = np.zeros((tau, p + 1))
+        self._phi = np.zeros(p)
+        self._model: F64
+        self._audit: F64
+        self._gates: F64
+        self._counts: I64
+        self._order: I64
+        self._marks: I64
+        self._ring: F64
+        self._keep(
+            _model=factors.prior(p, self._ridge)[None].repeat(size, 0),
+            _audit=experts.audit_row(p, self._ridge)[None].repeat(size, 0),
+            _gates=np.zeros((size, window + 1)),
+            _counts=np.zeros((size, experts.COUNTS), np.int64),
+            _order=np.arange(size),
+            _marks=np.zeros(experts.MARKS, np.int64),
+            _ring=np.zeros((tau, p + 1)),
+        )
         self._admitted = np.zeros(size, np.int64)
         self._work = np.zeros((experts.WORK, p + 1))
         self._begin()
@@ -209,9 +218,6 @@ class DenBand(UniformPolicy):
             self._order, self._marks, self._out, self._phi,
         )  # fmt: skip
 
-    def _score_many(self, X: F64, slots: I64) -> F64:
-        return Policy._score_many(self, X, slots)
-
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
         kind, rows = self._given(None if cross is None else cross[None])
         return experts.observe(
@@ -246,19 +252,3 @@ class DenBand(UniformPolicy):
         super()._forget(slots, gone)
         if not gone:
             self._begin()
-
-    def _shared(self) -> dict[str, npt.NDArray[Any]]:
-        return super()._shared() | {
-            "audit": self._audit,
-            "gates": self._gates,
-            "counts": self._counts,
-            "order": self._order,
-            "marks": self._marks,
-            "ring": self._ring,
-        }
-
-    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        super()._restore_shared(arrays)
-        self._audit, self._gates = arrays["audit"], arrays["gates"]
-        self._counts, self._order = arrays["counts"], arrays["order"]
-        self._marks, self._ring = arrays["marks"], arrays["ring"]

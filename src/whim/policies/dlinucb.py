@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from whim import checks
 from whim.errors import InvalidInputError
@@ -99,7 +97,8 @@ class DLinUCB(RowPolicy):
         self._bound_theta = checks.number("bound_theta", bound_theta, least=0)
         self._bound_x = checks.number("bound_x", bound_x, least=0)
         p = self._p
-        self._start = np.zeros(1, np.int64)
+        self._start: I64
+        self._keep(_start=np.zeros(1, np.int64))
         self._factors = np.zeros((1, factors.packed_size(p + 1)))
         self._work = np.zeros((2, p + 1))
         self._sums: F64
@@ -185,13 +184,6 @@ class DLinUCB(RowPolicy):
         super()._forget(slots, gone)
         if not gone and (not self._own or len(slots) == len(self._table)):
             self._start[0] = self._step  # nothing learnt is left, so β_t starts again too
-
-    def _shared(self) -> dict[str, npt.NDArray[Any]]:
-        return super()._shared() | {"start": self._start}
-
-    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        super()._restore_shared(arrays)
-        self._start = arrays["start"]
 
     def coefficients(self, arm: ArmId | None = None) -> F64:
         """The estimate θ̂ = V⁻¹b of an arm (of all arms, for a shared model) as of now, a copy."""

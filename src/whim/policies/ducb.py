@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from whim import checks
 from whim.kernels import contextfree
@@ -64,7 +63,8 @@ class DUCB(ContextFreePolicy):
         self._gamma = checks.number("gamma", gamma, above=0, most=1)
         self._xi = checks.number("xi", xi, least=0)
         self._bound = checks.number("bound", bound, above=0)
-        self._total = np.zeros(1)
+        self._total: F64
+        self._keep(_total=np.zeros(1))
 
     def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
         return contextfree.score_discounted(
@@ -88,13 +88,6 @@ class DUCB(ContextFreePolicy):
     def _forget(self, slots: list[int], gone: bool) -> None:
         super()._forget(slots, gone)
         self._total[0] = contextfree.discounted_total(self._stats, self._step, self._gamma)
-
-    def _shared(self) -> dict[str, npt.NDArray[Any]]:
-        return super()._shared() | {"total": self._total}
-
-    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        super()._restore_shared(arrays)
-        self._total = arrays["total"]
 
     @staticmethod
     def theory(horizon: int, changes: int) -> dict[str, Any]:

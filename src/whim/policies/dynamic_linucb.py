@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from whim import checks
 from whim.kernels import factors, slaves
-from whim.policies.base import Policy
-from whim.policies.uniform import UniformPolicy
+from whim.policies.rows import RowPolicy
 from whim.types import F64, I64, ChangeEvent
 
 __all__ = ["DynamicLinUCB"]
 
 
-class DynamicLinUCB(UniformPolicy):
+class DynamicLinUCB(RowPolicy):
     """dLinUCB: several LinUCB models, dropped when they mispredict and replaced by new ones.
 
     Wu, Iyer, Wang, SIGIR 2018. Every slave is a LinUCB model shared by all arms; each judges
@@ -81,6 +78,7 @@ class DynamicLinUCB(UniformPolicy):
     """
 
     name = "dynamic-linucb"
+    _payoffs = ("item", "cross")
 
     def __init__(
         self,
@@ -107,7 +105,6 @@ class DynamicLinUCB(UniformPolicy):
             n_features=n_features,
             n_cross_features=n_cross_features,
             payoff=payoff,
-            alpha=alpha,
             ridge=ridge,
             seed=seed,
             ties=ties,
@@ -127,7 +124,7 @@ class DynamicLinUCB(UniformPolicy):
         self._settings = np.array(
             [
                 self._ridge,
-                self._alpha,
+                checks.number("alpha", alpha, least=0),
                 sigma,
                 checks.number("eta", eta, least=0, infinite=True),
                 delta1,
@@ -136,12 +133,21 @@ class DynamicLinUCB(UniformPolicy):
                 math.sqrt(math.log(tau)),
             ]
         )
-        self._model = np.zeros((size, self._model.shape[1]))
-        self._fails = np.zeros((size, tau), np.int64)
-        self._counts = np.zeros((size, slaves.COUNTS), np.int64)
-        self._badness = np.zeros((size, 2))
-        self._order = np.arange(size)
-        self._marks = np.zeros(slaves.MARKS, np.int64)
+        self._phi = np.zeros(self._p)
+        self._model: F64
+        self._fails: I64
+        self._counts: I64
+        self._badness: F64
+        self._order: I64
+        self._marks: I64
+        self._keep(
+            _model=factors.prior(self._p, self._ridge)[None].repeat(size, 0),
+            _fails=np.zeros((size, tau), np.int64),
+            _counts=np.zeros((size, slaves.COUNTS), np.int64),
+            _badness=np.zeros((size, 2)),
+            _order=np.arange(size),
+            _marks=np.zeros(slaves.MARKS, np.int64),
+        )
         self._work = np.zeros((slaves.WORK, self._p))
         self._begin()
 
@@ -174,9 +180,6 @@ class DynamicLinUCB(UniformPolicy):
             kind, x, slots, self._features, rows, self._settings, self._model, self._badness,
             self._order, self._marks, self._out, self._phi,
         )  # fmt: skip
-
-    def _score_many(self, X: F64, slots: I64) -> F64:
-        return Policy._score_many(self, X, slots)
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
         kind, rows = self._given(None if cross is None else cross[None])
@@ -212,18 +215,3 @@ class DynamicLinUCB(UniformPolicy):
         super()._forget(slots, gone)
         if not gone:
             self._begin()
-
-    def _shared(self) -> dict[str, npt.NDArray[Any]]:
-        return super()._shared() | {
-            "fails": self._fails,
-            "counts": self._counts,
-            "badness": self._badness,
-            "order": self._order,
-            "marks": self._marks,
-        }
-
-    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        super()._restore_shared(arrays)
-        self._fails, self._counts = arrays["fails"], arrays["counts"]
-        self._badness = arrays["badness"]
-        self._order, self._marks = arrays["order"], arrays["marks"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from whim import checks
 from whim.errors import InvalidInputError
 from whim.kernels import batch, factors, hybrid, uniform
 from whim.policies.base import QUIET, Policy
+from whim.policies.rows import NO_ROWS
 from whim.types import F64, I64, ArmId
 
 __all__ = ["HybridPolicy"]
@@ -49,12 +49,13 @@ class HybridPolicy(Policy):
         super().__init__(params, n_features=d, n_item_features=m, n_cross=k, seed=seed, ties=ties)
         self._width = d
         self._cum: F64
-        self._shared_rows: F64 = factors.prior(k, self._ridge)[None].repeat(2, 0)
+        self._shared_rows: F64
+        self._keep(_shared_rows=factors.prior(k, self._ridge)[None].repeat(2, 0))
         self._work = np.zeros((6, max(d, k)))
         self._rows({"_cum": factors.prior(d, self._ridge, more=d * k)})
 
     def _given(self, cross: F64 | None) -> tuple[int, F64]:
-        return (self._kind, _NO_ROWS) if cross is None else (uniform.GIVEN, cross)
+        return (self._kind, NO_ROWS) if cross is None else (uniform.GIVEN, cross)
 
     def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
         kind, rows = self._given(cross)
@@ -88,13 +89,6 @@ class HybridPolicy(Policy):
         )  # fmt: skip
         return len(slots), QUIET
 
-    def _shared(self) -> dict[str, npt.NDArray[Any]]:
-        return super()._shared() | {"shared": self._shared_rows}
-
-    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        super()._restore_shared(arrays)
-        self._shared_rows = arrays["shared"]
-
     def coefficients(self, arm: ArmId) -> F64:
         """The arm's own estimate θ̂, a copy."""
         d, k = self._width, self._k
@@ -106,6 +100,3 @@ class HybridPolicy(Policy):
     def shared_coefficients(self) -> F64:
         """The shared estimate β̂, a copy."""
         return self._shared_rows[0, -self._k :].copy()
-
-
-_NO_ROWS: F64 = np.zeros((0, 0))

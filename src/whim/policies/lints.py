@@ -84,11 +84,11 @@ class LinTS(RidgeRows):
     def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
         assert noise is not None  # _draws
         if self._own:
-            return disjoint.sample(x, slots, self._model, self._alpha, noise, self._out)
+            return disjoint.sample(x, slots, self._cum, self._alpha, noise, self._out)
         kind, rows = self._given(cross)
         return uniform.sample(
-            kind, x, slots, self._features, rows, self._model, self._alpha, noise, self._out,
-            self._work[0],
+            kind, x, slots, self._features, rows, self._cum, self._alpha, noise, self._out,
+            self._phi,
         )  # fmt: skip
 
     def _score_many(self, X: F64, slots: I64) -> F64:

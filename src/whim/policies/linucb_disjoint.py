@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from whim.policies.disjoint import DisjointPolicy
+from whim.policies.rows import RidgeRows
 
 __all__ = ["LinUCBDisjoint"]
 
 
-class LinUCBDisjoint(DisjointPolicy):
+class LinUCBDisjoint(RidgeRows):
     """LinUCB with one ridge model an arm; learns as if nothing ever changed.
 
     Parameters
@@ -44,5 +44,11 @@ class LinUCBDisjoint(DisjointPolicy):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            locals(), n_features=n_features, alpha=alpha, ridge=ridge, seed=seed, ties=ties
+            locals(),
+            payoff="disjoint",
+            n_features=n_features,
+            alpha=alpha,
+            ridge=ridge,
+            seed=seed,
+            ties=ties,
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from whim.policies.uniform import UniformPolicy
+from whim.policies.rows import RidgeRows
 
 __all__ = ["LinUCBUniform"]
 
 
-class LinUCBUniform(UniformPolicy):
+class LinUCBUniform(RidgeRows):
     """LinUCB with one ridge model of the arms' features, shared by all arms.
 
     Parameters
@@ -39,6 +39,7 @@ class LinUCBUniform(UniformPolicy):
     """
 
     name = "linucb-uniform"
+    _payoffs = ("item", "cross")
 
     def __init__(
         self,

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from whim import checks
 from whim.errors import InvalidInputError
 from whim.kernels import modified
-from whim.policies.disjoint import DisjointPolicy
-from whim.policies.windowed import WindowPool
+from whim.policies.rows import RidgeRows
+from whim.policies.windowed import RowWindows
 from whim.types import F64, I64, ChangeEvent
 
 __all__ = ["ModifiedPSLinUCB", "TheoryParameters"]
@@ -32,7 +31,7 @@ class TheoryParameters(NamedTuple):
     smallest_change: float
 
 
-class ModifiedPSLinUCB(WindowPool, DisjointPolicy):
+class ModifiedPSLinUCB(RowWindows, RidgeRows):
     """PSLinUCB as analysed: halves of the window compared, round robin, all arms restarted.
 
     For a fixed set of arms; with changing candidates the round robin skips a turn whose arm is
@@ -85,7 +84,13 @@ class ModifiedPSLinUCB(WindowPool, DisjointPolicy):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            locals(), n_features=n_features, alpha=alpha, ridge=ridge, seed=seed, ties=ties
+            locals(),
+            payoff="disjoint",
+            n_features=n_features,
+            alpha=alpha,
+            ridge=ridge,
+            seed=seed,
+            ties=ties,
         )
         self._window = checks.integer("window", window, 2)
         if window % 2:
@@ -93,9 +98,10 @@ class ModifiedPSLinUCB(WindowPool, DisjointPolicy):
         b = checks.number("b", b, least=0, infinite=True)
         self._threshold = b + checks.number("c", c, above=0, infinite=True)
         self._gamma = checks.number("gamma", gamma, least=0, most=1)
-        d = n_features
+        d = self._p
         self._half: F64
-        self._restarted = 0
+        self._restarted: I64
+        self._keep(_restarted=np.zeros(1, np.int64))
         self._open_pool(d + 1, window + 1)
         self._rows(
             {
@@ -109,7 +115,7 @@ class ModifiedPSLinUCB(WindowPool, DisjointPolicy):
         n = len(self._live)
         if self._gamma == 0 or n == 0:
             return -1
-        turn = (self._step - self._restarted) % max(n, math.floor(n / self._gamma))
+        turn = (self._step - self._restarted.item()) % max(n, math.floor(n / self._gamma))
         return int(self._live[turn]) if turn < n else -1
 
     def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
@@ -143,7 +149,7 @@ class ModifiedPSLinUCB(WindowPool, DisjointPolicy):
         )  # fmt: skip
 
     def _event(self, slot: int) -> ChangeEvent:
-        self._restarted = self._step
+        self._restarted[0] = self._step
         _, before, after, test = self._work.tolist()
         return ChangeEvent(
             arm=self._table.id_of[slot],
@@ -155,13 +161,6 @@ class ModifiedPSLinUCB(WindowPool, DisjointPolicy):
             theta_after=tuple(after),
             window=0,
         )
-
-    def _shared(self) -> dict[str, npt.NDArray[Any]]:
-        return super()._shared() | {"restarted": np.array([self._restarted])}
-
-    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        super()._restore_shared(arrays)
-        self._restarted = int(arrays["restarted"][0])
 
     @staticmethod
     def theory(

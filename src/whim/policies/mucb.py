@@ -6,19 +6,18 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from whim import checks
 from whim.errors import InvalidInputError
 from whim.kernels import contextfree
 from whim.policies.contextfree import ContextFreePolicy
-from whim.policies.windowed import WindowPool
+from whim.policies.windowed import RowWindows
 from whim.types import F64, I64
 
 __all__ = ["MUCB"]
 
 
-class MUCB(WindowPool, ContextFreePolicy):
+class MUCB(RowWindows, ContextFreePolicy):
     """UCB1 that compares the two halves of each arm's window, and plays every arm now and then.
 
     A fraction γ of the steps goes round the arms in the order of ``policy.arms``, so that each
@@ -68,7 +67,8 @@ class MUCB(WindowPool, ContextFreePolicy):
         self._window = int(window)
         self._threshold = checks.number("threshold", threshold, above=0, infinite=True)
         self._gamma = checks.number("gamma", gamma, least=0, most=1)
-        self._clock = np.zeros(1, np.int64)
+        self._clock: I64
+        self._keep(_clock=np.zeros(1, np.int64))
         self._open_pool(1, self._window)
         self._rows({"_table_rows": np.zeros(contextfree.MONITOR_TABLE, np.int64)})
 
@@ -95,13 +95,6 @@ class MUCB(WindowPool, ContextFreePolicy):
         super()._forget(slots, gone)
         if not gone and len(slots) == len(self._table):  # what a detection does
             self._clock[contextfree.TAU] = self._step
-
-    def _shared(self) -> dict[str, npt.NDArray[Any]]:
-        return super()._shared() | {"clock": self._clock}
-
-    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        super()._restore_shared(arrays)
-        self._clock = arrays["clock"]
 
     @staticmethod
     def theory(horizon: int, n_arms: int, segments: int, smallest_change: float) -> dict[str, Any]:

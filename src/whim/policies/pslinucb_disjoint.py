@@ -7,14 +7,14 @@ import numpy as np
 from whim import checks
 from whim.detectors import MeanResidual
 from whim.kernels import disjoint, factors
-from whim.policies.disjoint import DisjointPolicy
-from whim.policies.windowed import WindowPool
+from whim.policies.rows import RidgeRows
+from whim.policies.windowed import RowWindows
 from whim.types import F64, I64, ChangeEvent
 
 __all__ = ["PSLinUCBDisjoint"]
 
 
-class PSLinUCBDisjoint(WindowPool, DisjointPolicy):
+class PSLinUCBDisjoint(RowWindows, RidgeRows):
     """LinUCB that tests each arm for a change of interest and restarts just that arm.
 
     Parameters
@@ -62,12 +62,18 @@ class PSLinUCBDisjoint(WindowPool, DisjointPolicy):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            locals(), n_features=n_features, alpha=alpha, ridge=ridge, seed=seed, ties=ties
+            locals(),
+            payoff="disjoint",
+            n_features=n_features,
+            alpha=alpha,
+            ridge=ridge,
+            seed=seed,
+            ties=ties,
         )
         self._test = MeanResidual(window, threshold)
         words = ("seed", "literal")
         self._seed_first = checks.choice("first_window", first_window, words) == "seed"
-        d = n_features
+        d = self._p
         self._pre: F64
         self._open_pool(d + 1, window)
         self._rows(

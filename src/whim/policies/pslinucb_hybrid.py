@@ -8,13 +8,13 @@ from whim import checks
 from whim.detectors import MeanResidual
 from whim.kernels import disjoint, factors, hybrid
 from whim.policies.hybrid import HybridPolicy
-from whim.policies.windowed import WindowPool
+from whim.policies.windowed import RowWindows
 from whim.types import F64, I64, ChangeEvent
 
 __all__ = ["PSLinUCBHybrid"]
 
 
-class PSLinUCBHybrid(WindowPool, HybridPolicy):
+class PSLinUCBHybrid(RowWindows, HybridPolicy):
     """Hybrid LinUCB that restarts an arm whose interest changed and keeps what all arms share.
 
     Parameters

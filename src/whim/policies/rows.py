@@ -2,12 +2,12 @@
 
 Every payoff comes down to "which row of the tables, and which features": the arm's slot and the
 context x (``payoff="disjoint"``), or row 0 and φ (``"item"``: φ = y; ``"cross"``: φ = kron(y, x) or
-the caller's own rows). ``RidgeRows`` adds the ridge model that LinTS and SWLinUCB start from.
+the caller's own rows). ``RidgeRows`` adds the ridge model that most of them start from.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,15 @@ from whim.kernels import batch, disjoint, factors, forgetting, uniform
 from whim.policies.base import QUIET, Policy
 from whim.types import F64, I64, ArmId
 
-__all__ = ["RidgeRows", "RowPolicy"]
+__all__ = ["NO_ROWS", "RidgeRows", "RowPolicy"]
+
+NO_ROWS: F64 = np.zeros((0, 0))
 
 
 class RowPolicy(Policy):
     """A policy with tables of one row an arm, or of one row in all."""
+
+    _payoffs: ClassVar[tuple[str, ...]] = ("disjoint", "item", "cross")
 
     def __init__(
         self,
@@ -30,13 +34,13 @@ class RowPolicy(Policy):
         *,
         payoff: str,
         n_features: int | None,
-        n_item_features: int | None,
-        n_cross_features: int | None,
+        n_item_features: int | None = None,
+        n_cross_features: int | None = None,
         ridge: float,
         seed: int,
         ties: str,
     ) -> None:
-        checks.choice("payoff", payoff, ("disjoint", "item", "cross"))
+        checks.choice("payoff", payoff, self._payoffs)
         self._ridge = checks.number("ridge", ridge, above=0)
         self._kind, d, m, self._p = _sizes(payoff, n_features, n_item_features, n_cross_features)
         self._own = self._kind == forgetting.OWN
@@ -50,29 +54,20 @@ class RowPolicy(Policy):
             self._rows(priors)
             return
         self._single.update(priors)
-        for name, prior in priors.items():
-            setattr(self, name, prior[None].copy())
+        self._keep(**{name: prior[None].copy() for name, prior in priors.items()})
 
     def _row(self, slot: int) -> int:
         return slot if self._own else 0
 
     def _given(self, cross: F64 | None) -> tuple[int, F64]:
         """The kind of features for this call, and rows for the kernel."""
-        return (self._kind, _NO_ROWS) if cross is None else (uniform.GIVEN, cross)
+        return (self._kind, NO_ROWS) if cross is None else (uniform.GIVEN, cross)
 
     def _forget(self, slots: list[int], gone: bool) -> None:
         super()._forget(slots, gone)
         if not gone:
             for name, prior in self._single.items():
                 getattr(self, name)[0] = prior
-
-    def _shared(self) -> dict[str, npt.NDArray[Any]]:
-        return super()._shared() | {name[1:]: getattr(self, name) for name in self._single}
-
-    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        super()._restore_shared(arrays)
-        for name in self._single:
-            setattr(self, name, arrays[name[1:]])
 
     def _row_of(self, arm: ArmId | None) -> int:
         return 0 if arm is None and not self._own else self._row(self._table.slot(arm))
@@ -81,21 +76,22 @@ class RowPolicy(Policy):
 class RidgeRows(RowPolicy):
     """Ridge models that learn by rank-one steps, chosen by their upper confidence bounds."""
 
+    _cum: F64
+
     def __init__(self, params: dict[str, Any], *, alpha: float, more: int = 0, **rest: Any) -> None:
         self._alpha = checks.number("alpha", alpha, least=0)
         super().__init__(params, **rest)
-        self._model: F64
-        self._work = np.zeros((3, self._p))
-        self._tables({"_model": factors.prior(self._p, self._ridge, more)})
+        self._work = np.zeros((4, self._p))
+        self._phi, self._w = self._work[:2]
+        self._tables({"_cum": factors.prior(self._p, self._ridge, more)})
 
     def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
         if self._own:
-            return disjoint.score(x, slots, self._model, self._alpha, self._out)
+            return disjoint.score(x, slots, self._cum, self._alpha, self._out)
         kind, rows = self._given(cross)
         return uniform.score(
-            kind, x, slots, self._features, rows, self._model, self._alpha, self._out,
-            self._work[0],
-        )  # fmt: skip
+            kind, x, slots, self._features, rows, self._cum, self._alpha, self._out, self._phi
+        )
 
     def _score_many(self, X: F64, slots: I64) -> F64:
         if self._kind not in (forgetting.OWN, uniform.CROSS):
@@ -108,34 +104,42 @@ class RidgeRows(RowPolicy):
         P = np.empty((len(slots), factors.packed_size(d)))
         if self._own:
             at = P.shape[1]
-            T[:] = self._model[slots, at : at + d]
-            batch.pack_rows(self._model, slots, d, P)
+            T[:] = self._cum[slots, at : at + d]
+            batch.pack_rows(self._cum, slots, d, P)
         else:
-            uniform.pack(self._model, self._p, self._features[slots], d, T, P)
+            uniform.pack(self._cum, self._p, self._features[slots], d, T, P)
         return T, P
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
-        phi, w, _ = self._work
         if self._own:
-            return disjoint.learn_one(slot, x, reward, self._model, w)
+            return disjoint.learn_one(slot, x, reward, self._cum, self._w)
         kind, rows = self._given(None if cross is None else cross[None])
-        return uniform.learn_one(kind, x, slot, self._features, rows, reward, self._model, phi, w)
+        return uniform.learn_one(
+            kind, x, slot, self._features, rows, reward, self._cum, self._phi, self._w
+        )
 
     def _observe_many(
         self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
     ) -> tuple[int, int]:
-        phi, w, _ = self._work
         if self._own:
-            disjoint.learn_many(slots, X, rewards, self._model, w)
+            disjoint.learn_many(slots, X, rewards, self._cum, self._w)
         else:
             kind, rows = self._given(cross)
-            uniform.learn_many(kind, X, slots, self._features, rows, rewards, self._model, phi, w)
+            uniform.learn_many(
+                kind, X, slots, self._features, rows, rewards, self._cum, self._phi, self._w
+            )
         return len(slots), QUIET
 
     def coefficients(self, arm: ArmId | None = None) -> F64:
         """The estimate θ̂ of an arm (of all arms, for a shared model), a copy."""
         at = factors.packed_size(self._p)
-        return self._model[self._row_of(arm), at : at + self._p].copy()
+        return self._cum[self._row_of(arm), at : at + self._p].copy()
+
+    def inverse(self, arm: ArmId | None = None) -> F64:
+        """The kept A⁻¹ of an arm (of all arms, for a shared model), as a full matrix."""
+        matrix = np.empty((self._p, self._p))
+        factors.dense(self._cum, self._row_of(arm), matrix)
+        return matrix
 
 
 def _sizes(
@@ -166,6 +170,3 @@ def _sizes(
     if d_or_none is None:
         raise InvalidInputError("n_features must be given for payoff='cross', got None.")
     return uniform.CROSS, d_or_none, m, m * d_or_none
-
-
-_NO_ROWS: F64 = np.zeros((0, 0))

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from whim import checks
 from whim.kernels import forgetting, windows
 from whim.policies.rows import RidgeRows
+from whim.policies.windowed import WindowPool
 from whim.types import F64, I64
 
 __all__ = ["SWLinUCB"]
 
 
-class SWLinUCB(RidgeRows):
+class SWLinUCB(WindowPool, RidgeRows):
     """LinUCB that learns from the last ``window`` updates only, over all arms together.
 
     An arm that was not played in the window is as good as new.
@@ -86,9 +85,9 @@ class SWLinUCB(RidgeRows):
         self._window = checks.integer("window", window, 1)
         self._chain: I64
         self._tables({"_chain": np.zeros(forgetting.CHAIN, np.int64)})
-        size = min(windows.CHUNK, self._window)
-        self._pool, self._links = windows.empty_pool(forgetting.record_size(self._p), size)
-        self._ends = np.zeros((1, windows.ENDS), np.int64)
+        self._ends: I64
+        self._open_pool(forgetting.record_size(self._p), self._window)
+        self._keep(_ends=np.zeros((1, windows.ENDS), np.int64))
 
     @staticmethod
     def theory(horizon: int, variation: float, dim: int) -> dict[str, int]:
@@ -118,7 +117,7 @@ class SWLinUCB(RidgeRows):
         kind, rows = self._given(None if cross is None else cross[None])
         return forgetting.slide_one(
             kind, slot, x, self._features, rows, reward, self._window, self._ridge,
-            self._model, self._chain, self._pool, self._links, self._ends, self._work,
+            self._cum, self._chain, self._pool, self._links, self._ends, self._work,
         )  # fmt: skip
 
     def _observe_many(
@@ -127,24 +126,11 @@ class SWLinUCB(RidgeRows):
         kind, rows = self._given(cross)
         return forgetting.slide_many(
             start, kind, slots, X, self._features, rows, rewards, self._window, self._ridge,
-            self._model, self._chain, self._pool, self._links, self._ends, self._work,
+            self._cum, self._chain, self._pool, self._links, self._ends, self._work,
         )  # fmt: skip
-
-    def _grow_pool(self) -> None:
-        chunks = len(self._links)
-        more = chunks + max(8, chunks // 2)
-        self._pool, self._links = windows.grown(self._pool, self._links, more)
 
     def _forget(self, slots: list[int], gone: bool) -> None:
         if self._own or not gone:
             for row in {self._row(slot) for slot in slots}:
                 forgetting.drop(row, self._chain, self._pool)
         super()._forget(slots, gone)
-
-    def _shared(self) -> dict[str, npt.NDArray[Any]]:
-        window = {"pool": self._pool, "links": self._links, "ends": self._ends}
-        return super()._shared() | window
-
-    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        super()._restore_shared(arrays)
-        self._pool, self._links, self._ends = arrays["pool"], arrays["links"], arrays["ends"]

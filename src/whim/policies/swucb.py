@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from whim import checks
 from whim.kernels import contextfree
@@ -64,9 +63,14 @@ class SWUCB(ContextFreePolicy):
         self._window = checks.integer("window", window, 1)
         self._xi = checks.number("xi", xi, least=0)
         self._bound = checks.number("bound", bound, above=0)
-        self._clock = np.zeros(contextfree.RING, np.int64)
-        self._ring: I64 = np.zeros(0, np.int64)
-        self._values: F64 = np.zeros(0)
+        self._clock: I64
+        self._ring: I64
+        self._values: F64
+        self._keep(
+            _clock=np.zeros(contextfree.RING, np.int64),
+            _ring=np.zeros(0, np.int64),
+            _values=np.zeros(0),
+        )
 
     def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
         return contextfree.score_sliding(
@@ -93,14 +97,6 @@ class SWUCB(ContextFreePolicy):
     def _forget(self, slots: list[int], gone: bool) -> None:
         super()._forget(slots, gone)
         self._ring[np.isin(self._ring, slots)] = -1
-
-    def _shared(self) -> dict[str, npt.NDArray[Any]]:
-        arrays = {"clock": self._clock, "ring": self._ring, "values": self._values}
-        return super()._shared() | arrays
-
-    def _restore_shared(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        super()._restore_shared(arrays)
-        self._clock, self._ring, self._values = arrays["clock"], arrays["ring"], arrays["values"]
 
     @staticmethod
     def theory(horizon: int, changes: int) -> dict[str, Any]:
