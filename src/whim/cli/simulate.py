@@ -63,17 +63,19 @@ def simulate(
             policy=whim.LinUCBDisjoint(n_features=features, alpha=alpha), changes=episode.changes
         ),
     }
+    console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:3.0f} %"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
+        disable=not console.is_terminal,
     )
     with bar:
-        task = bar.add_task(f"{runs} runs × {len(policies)} policies", total=None)
-        bar.update(task, total=runs * len(policies) * horizon)
+        steps = runs * len(policies) * horizon
+        task = bar.add_task(f"{runs} runs × {len(policies)} policies", total=steps)
         result = play(
             world,
             policies,

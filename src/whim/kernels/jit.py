@@ -8,9 +8,12 @@ all kernel sources, of whim's version and of numba's: another source, another fo
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -56,7 +59,18 @@ def cache_folder() -> Path | None:
     return None
 
 
+def _prune(folder: Path) -> None:
+    """Remove code of other sources that nobody has written to for a month."""
+    old = time.time() - 30 * 24 * 3600
+    for other in folder.parent.glob("kernels-*"):
+        with contextlib.suppress(OSError):  # another process may be pruning as well
+            if other != folder and other.stat().st_mtime < old:
+                shutil.rmtree(other)
+
+
 _FOLDER = cache_folder()
+if _FOLDER is not None:
+    _prune(_FOLDER)
 
 
 def jit(function: Function) -> Function:
