@@ -313,6 +313,7 @@ def bad_input_is_refused_and_harmless(factory: Factory, steps: int) -> None:
     wrong = np.ones((1, m + 1))
     others: dict[str, Callable[[], object]] = {
         "a bool as an id": partial(policy.update, True, x, 1.0, cross=z),
+        "a list as an id": partial(policy.update, bad_ids[-1], x, 1.0, cross=z),
         "k = 0": partial(policy.rank, x, k=0),
         "fewer rewards than arms": partial(policy.update_many, ["a", "b"], [x, x], [1.0]),
         "wrong item features": partial(policy.add_arms, ["z"], features=wrong),

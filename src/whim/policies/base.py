@@ -232,9 +232,7 @@ class Policy(Slots, ABC):
         cross
             The played arm's row, if ``select`` was given cross features.
         """
-        slot = self._table.slot_of.get(arm)
-        if slot is None or arm.__class__ is bool:
-            slot = self._table.slot(arm)
+        slot = self._table.slot(arm)
         context = self._context(x)
         if reward.__class__ is not float or not -_LARGEST <= reward <= _LARGEST:
             reward = checks.real("reward", reward)
@@ -291,8 +289,9 @@ class Policy(Slots, ABC):
         at, n = 0, len(slots)
         while at < n:
             stop, status = self._observe_many(at, slots, X, z, r)
-            for slot, more in enumerate(np.bincount(slots[at:stop]).tolist()):
-                self._plays[slot] += more
+            counts = np.bincount(slots[at:stop])
+            for slot in np.flatnonzero(counts).tolist():
+                self._plays[slot] += int(counts[slot])
             self._step += stop - at
             at = stop
             if status == CHANGED:

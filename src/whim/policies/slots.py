@@ -246,7 +246,7 @@ class Slots:
         used = len(self._table.id_of)
         header = {
             "class": self.name or type(self).__name__,
-            "params": self._params,
+            "params": {name: state.encode_value(v) for name, v in self._params.items()},
             "step": self._step,
             "arms": [state.encode_id(a) for a in self._table.slot_of],
             "slots": list(self._table.slot_of.values()),
@@ -264,7 +264,7 @@ class Slots:
             raise StateFileError(
                 f"{source} must hold a {cls.name or cls.__name__}, got {header['class']!r}."
             )
-        policy = cls(**header["params"])
+        policy = cls(**{k: state.decode_value(v) for k, v in header["params"].items()})
         ids = [state.decode_id(a) for a in header["arms"]]
         rows = len(arrays["_plays"])
         policy._table.restore(ids, header["slots"], rows)

@@ -29,7 +29,16 @@ import numpy.typing as npt
 from whim.errors import InvalidInputError, StateFileError
 from whim.types import ArmId
 
-__all__ = ["FORMAT", "decode_id", "encode_id", "pack", "unpack", "write_atomic"]
+__all__ = [
+    "FORMAT",
+    "decode_id",
+    "decode_value",
+    "encode_id",
+    "encode_value",
+    "pack",
+    "unpack",
+    "write_atomic",
+]
 
 FORMAT = 1
 _MAGIC = b"whim\x00pol"
@@ -71,6 +80,21 @@ def decode_id(coded: list[Any]) -> ArmId:
     return {"s": str, "i": int, "f": float.fromhex, "b": bytes.fromhex}[kind](value)  # type: ignore[operator, no-any-return]
 
 
+def encode_value(value: Any) -> Any:
+    """A parameter for JSON, which has no infinity.
+
+    >>> encode_value(0.5), encode_value(math.inf)
+    (0.5, {'float': 'inf'})
+    """
+    finite = not isinstance(value, float) or math.isfinite(value)
+    return value if finite else {"float": repr(value)}
+
+
+def decode_value(value: Any) -> Any:
+    """The parameter that ``encode_value`` wrote."""
+    return float(value["float"]) if isinstance(value, dict) else value
+
+
 def pack(header: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> bytes:
     """One sealed byte string of a JSON header and named arrays."""
     entries, blobs, offset = [], [], 0
@@ -80,7 +104,7 @@ def pack(header: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> bytes:
         entries.append({"name": name, "dtype": code, "shape": array.shape, "offset": offset})
         blobs.append(blob)
         offset += len(blob)
-    text = json.dumps({**header, "arrays": entries}, allow_nan=True).encode()
+    text = json.dumps({**header, "arrays": entries}, allow_nan=False).encode()
     body = b"".join([_HEAD.pack(_MAGIC, FORMAT, len(text)), text, *blobs])
     return body + hashlib.sha256(body).digest()
 
