@@ -40,4 +40,5 @@ class MeanResidual:
 
     def deviations(self, rate: float) -> float:
         """How many standard deviations δ is for clicks of this rate: a guide to choosing it."""
+        checks.number("rate", rate, above=0, below=1)
         return round(self.threshold / math.sqrt(rate * (1 - rate) / self.window), 1)

@@ -2,9 +2,9 @@
 
 Keeping factors instead of the inverse itself (Bierman's form, known from Kalman filters) costs
 the same d²/2 numbers and products, can never turn indefinite, and loses no digits where the
-inverse would: after ten million plays of one context scaled by 1e6, widths are right to 1e-9
-where ``numpy.linalg.inv`` of the summed matrix is off by a factor. So no sums are kept and
-nothing is ever refreshed.
+inverse would: after ten million plays of one context scaled by 1e6, widths are right to 2e-8
+where ``numpy.linalg.inv`` of the summed matrix is off by orders of magnitude (docs/math.md). So
+no sums are kept and nothing is ever refreshed.
 
 A row of ``F`` holds ``D`` (d numbers), then the strictly upper triangle of the unit matrix
 ``U`` column by column: U_ij stands at d + j(j-1)/2 + i, d(d+1)/2 numbers in all. Functions take

@@ -22,6 +22,8 @@ __all__ = [
     "ENDS",
     "HEAD",
     "HEAD_AT",
+    "TAIL",
+    "TAIL_AT",
     "advance",
     "clear",
     "empty_pool",

@@ -194,7 +194,8 @@ class Policy(Slots, ABC):
     def scores_many(self, X: npt.ArrayLike, arms: Iterable[ArmId] | None = None) -> F64:
         """Scores of many contexts: (n, K) for the candidates, in ``policy.arms`` order by default.
 
-        Row i is what ``scores(X[i])`` gives (to rounding); changes nothing.
+        Row i is what ``scores(X[i])`` gives, to rounding; a policy that draws does so anew for
+        each row. Changes nothing.
         """
         slots = self._candidates(arms)
         contexts = checks.matrix("X", X, None, self._d)

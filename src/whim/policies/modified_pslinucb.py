@@ -148,6 +148,11 @@ class ModifiedPSLinUCB(RowWindows, RidgeRows):
             self._cum, self._half, self._pool, self._links, self._table_rows, self._work,
         )  # fmt: skip
 
+    def _forget(self, slots: list[int], gone: bool) -> None:
+        super()._forget(slots, gone)
+        if not gone and len(slots) == len(self._table):  # what a detection does
+            self._restarted[0] = self._step
+
     def _event(self, slot: int) -> ChangeEvent:
         self._restarted[0] = self._step
         _, before, after, test = self._work.tolist()
@@ -182,6 +187,12 @@ class ModifiedPSLinUCB(RowWindows, RidgeRows):
             If given, ω is the smallest window that surely sees such a shift of the mean reward.
             Otherwise ω is such that L = ω⌈K/γ⌉, which bounds the delay, is a quarter of a mean
             segment.
+
+        Notes
+        -----
+        The bounds are those of a proof. At the paper's own size (T = 20,000, K = 10, M = 10,
+        d = 5, σ = 0.2) the smallest change that they surely see is larger than any there is, so
+        use them to study the theorem and tuned values to recommend.
         """
         T = checks.integer("horizon", horizon, 2)
         K = checks.integer("arms", arms, 1)

@@ -1,4 +1,4 @@
-"""``OracleRestart``: a policy that is told when interests change; no real one can beat it."""
+"""``OracleRestart``: a policy that is told when interests change, the reference for detectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ __all__ = ["OracleRestart"]
 class OracleRestart(Policy):
     """Wrap a policy and restart, at the true change points, just the arms that changed.
 
-    The reference for every detector: it has no delay, no misses and no false alarms.
+    The reference for every detector: it has no delay, no misses and no false alarms. Over a
+    hybrid policy it restarts the arms' own coefficients and keeps β, which does not change.
 
     Parameters
     ----------
@@ -58,6 +59,10 @@ class OracleRestart(Policy):
         self._due: dict[int, list[ArmId | None]] = {}
         by_arm = changes.items() if isinstance(changes, Mapping) else [(None, changes)]
         for arm, steps in by_arm:
+            if not isinstance(steps, (Sequence, np.ndarray)):
+                raise InvalidInputError(
+                    f"changes must be steps by arm, or a list of steps, got {changes!r}."
+                )
             for step in steps:
                 self._due.setdefault(checks.integer("changes", step, 0), []).append(arm)
         self._table = policy._table
@@ -177,8 +182,8 @@ class OracleRestart(Policy):
 
     def to_bytes(self) -> bytes:
         due = [
-            [step, [None if arm is None else state.encode_id(arm) for arm in arms]]
-            for step, arms in self._due.items()
+            [step, sorted((None if a is None else state.encode_id(a) for a in arms), key=repr)]
+            for step, arms in sorted(self._due.items())
         ]
         inner = np.frombuffer(self._inner.to_bytes(), np.uint8)
         return state.pack({"class": self.name, "due": due}, {"policy": inner})
@@ -191,10 +196,11 @@ class OracleRestart(Policy):
         if header["class"] != cls.name:
             raise StateFileError(f"{source} must hold a {cls.name}, got {header['class']!r}.")
         inner = registry.from_bytes(arrays["policy"].tobytes(), source=source)
-        wrapped = cls(policy=inner, changes={})
+        changes: dict[ArmId, list[int]] = {}
         for step, arms in header["due"]:
-            wrapped._due[step] = [None if arm is None else state.decode_id(arm) for arm in arms]
-        return wrapped
+            for arm in arms:
+                changes.setdefault(None if arm is None else state.decode_id(arm), []).append(step)
+        return cls(policy=inner, changes=changes)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

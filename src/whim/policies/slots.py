@@ -200,7 +200,7 @@ class Slots:
         """Forget what was learnt of these arms (all by default), as if they were new.
 
         For a change that the caller knows of. A policy with one model for all arms forgets it
-        whole.
+        whole. A hybrid policy keeps β and, in it, what these arms have taught about all.
         """
         ids = self.arms if arms is None else self._id_list(arms, "arms")
         slots = self._table.slots(list(dict.fromkeys(ids))).tolist()
@@ -252,9 +252,9 @@ class Slots:
             "slots": list(self._table.slot_of.values()),
             "rng": self._rng.bit_generator.state,
         }
-        arrays = {name: getattr(self, name)[:used] for name in self._priors}
-        arrays |= {name: getattr(self, name) for name in self._kept}
-        return state.pack(header, arrays | {"_plays": np.array(self._plays[:used], np.int64)})
+        arrays = {name[1:]: getattr(self, name)[:used] for name in self._priors}
+        arrays |= {name[1:]: getattr(self, name) for name in self._kept}
+        return state.pack(header, arrays | {"plays": np.array(self._plays[:used], np.int64)})
 
     @classmethod
     def from_bytes(cls, data: bytes, *, source: str = "data") -> Self:
@@ -264,19 +264,37 @@ class Slots:
             raise StateFileError(
                 f"{source} must hold a {cls.name or cls.__name__}, got {header['class']!r}."
             )
+        try:
+            return cls._restored(header, arrays)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise StateFileError(
+                f"{source} must hold a whole {cls.__name__}: {error!r}."
+            ) from error
+
+    @classmethod
+    def _restored(cls, header: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
         policy = cls(**{k: state.decode_value(v) for k, v in header["params"].items()})
-        ids = [state.decode_id(a) for a in header["arms"]]
-        rows = len(arrays["_plays"])
-        policy._table.restore(ids, header["slots"], rows)
+        ids, slots = [state.decode_id(a) for a in header["arms"]], header["slots"]
+        rows = len(arrays["plays"])
+        if len(set(slots)) != len(ids) or not all(0 <= s < rows for s in slots):
+            raise ValueError(f"slots must be one a live arm and below {rows}, got {slots}")
+        policy._table.restore(ids, slots, rows)
         policy._reserve(rows)
-        for name in policy._priors:
-            getattr(policy, name)[:rows] = arrays[name]
-        policy._keep(**{name: arrays[name] for name in policy._kept})
-        policy._plays[:rows] = arrays["_plays"].tolist()
+        for name, prior in policy._priors.items():
+            _fits(name, arrays[name[1:]], (rows, *prior.shape), prior.dtype)
+            getattr(policy, name)[:rows] = arrays[name[1:]]
+        for name in policy._kept:
+            _fits(name, arrays[name[1:]], None, getattr(policy, name).dtype)
+        policy._keep(**{name: arrays[name[1:]] for name in policy._kept})
+        policy._verify()
+        policy._plays[:rows] = arrays["plays"].tolist()
         policy._live = policy._table.live
         policy._step = header["step"]
         policy._rng.bit_generator.state = header["rng"]
         return policy
+
+    def _verify(self) -> None:
+        """Refuse, with ``ValueError``, loaded arrays whose numbers would lead a kernel astray."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a file, whole or not at all."""
@@ -286,3 +304,10 @@ class Slots:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a policy of this class from a file; ``whim.load`` reads one of any class."""
         return cls.from_bytes(Path(path).read_bytes(), source=str(path))
+
+
+def _fits(
+    name: str, array: npt.NDArray[Any], shape: tuple[int, ...] | None, dtype: np.dtype[Any]
+) -> None:
+    if array.dtype != dtype or (shape is not None and array.shape != shape):
+        raise ValueError(f"{name[1:]} must be {dtype} of shape {shape}, got {array.shape}")

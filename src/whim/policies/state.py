@@ -18,8 +18,8 @@ import hashlib
 import json
 import math
 import os
+import secrets
 import struct
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,8 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, npt.NDAr
         raise StateFileError(
             f"{source} must be of format {FORMAT} or older, got {version}: a newer whim wrote it."
         )
+    if version < 1:
+        raise StateFileError(f"{source} must be of format 1 or newer, got {version}.")
     if hashlib.sha256(data[:-_SEAL]).digest() != data[-_SEAL:]:
         raise StateFileError(f"{source} must match its digest: it was cut short or altered.")
     start = _HEAD.size + length
@@ -134,17 +136,19 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, npt.NDAr
 
 def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file that is either the old one or the whole new one, also after a power cut."""
-    target = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    target = Path(path).resolve()  # a link stays a link
+    fresh = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+    handle = os.open(
+        fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666
+    )
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(0o666 & ~_umask())
-        Path(name).replace(target)
+        fresh.replace(target)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        fresh.unlink(missing_ok=True)
         raise
     if os.name == "posix":
         folder = os.open(target.parent, os.O_RDONLY)
@@ -152,9 +156,3 @@ def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

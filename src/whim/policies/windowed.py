@@ -25,6 +25,12 @@ class WindowPool(Policy):
             self._pool, self._links, chunks + max(8, chunks // 2)
         )
 
+    def _verify(self) -> None:
+        super()._verify()
+        chunks = len(self._links)
+        if self._pool.shape[0] != chunks or not _inside(self._links, chunks):
+            raise ValueError("links must name chunks of the pool")
+
 
 class RowWindows(WindowPool):
     """A policy whose rows each have a window.
@@ -34,7 +40,23 @@ class RowWindows(WindowPool):
 
     _table_rows: I64
 
+    def _verify(self) -> None:
+        super()._verify()
+        ends = self._table_rows
+        chunks, places = self._pool.shape[:2]
+        whole = (
+            _inside(ends[:, [windows.HEAD, windows.TAIL]], chunks)
+            and _inside(ends[:, [windows.HEAD_AT, windows.TAIL_AT]], places + 1)
+            and _inside(ends[:, windows.COUNT], chunks * places + 1)
+        )
+        if not whole:
+            raise ValueError("table_rows must name records of the pool")
+
     def _forget(self, slots: list[int], gone: bool) -> None:
         for slot in slots:
             windows.clear(self._table_rows, slot, self._links)
         super()._forget(slots, gone)
+
+
+def _inside(numbers: I64, end: int) -> bool:
+    return bool(((numbers >= 0) & (numbers < end)).all())
