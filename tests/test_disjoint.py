@@ -18,12 +18,10 @@ def test_pslinucb_equals_algorithm_1(
     d: int, first_window: str, repeated: bool, window: int
 ) -> None:
     threshold = {2: 0.3, 7: 0.2, 40: 0.06}[window]
-    fast = whim.PSLinUCBDisjoint(
-        n_features=d, alpha=0.6, window=window, threshold=threshold, first_window=first_window
-    )
-    slow = PSLinUCBDisjointOracle(
-        d=d, alpha=0.6, window=window, threshold=threshold, first_window=first_window
-    )
+    parts = {"alpha": 0.6, "window": window, "threshold": threshold, "first_window": first_window}
+    parts["ridge"] = 0.3 if window == 7 else 1.0
+    fast = whim.PSLinUCBDisjoint(n_features=d, **parts)
+    slow = PSLinUCBDisjointOracle(d=d, **parts)
     arms = 4
     fast.add_arms(range(arms))
     for a in range(arms):

@@ -7,9 +7,9 @@ import numpy.typing as npt
 import pytest
 
 import whim
-from tests.oracles import LinUCBHybridOracle, PSLinUCBHybridOracle
+from tests.oracles import LinUCBHybridOracle, PSLinUCBHybridOracle, schur
 from tests.streams import stream
-from whim.kernels import factors
+from whim.kernels import factors, windows
 
 
 def crossed(x: npt.NDArray[np.float64], Y: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -37,6 +37,7 @@ def test_pslinucb_equals_algorithm_2(
         n_features=d,
         n_item_features=m,
         alpha=0.7,
+        ridge=0.4 if window == 9 else 1.0,
         window=window,
         threshold=threshold,
         first_window=first_window,
@@ -46,6 +47,7 @@ def test_pslinucb_equals_algorithm_2(
         d=d,
         k=d * m,
         alpha=0.7,
+        ridge=0.4 if window == 9 else 1.0,
         window=window,
         threshold=threshold,
         first_window=first_window,
@@ -96,3 +98,48 @@ def test_linucb_equals_literal(d: int, m: int) -> None:
         assert arm == play.candidates[place]
         slow.update(arm, play.x, Z[place], float(play.rewards[arm]))
         fast.update(arm, play.x, float(play.rewards[arm]))
+
+
+def test_a_retired_or_reset_arm_stays_in_the_shared_models() -> None:
+    """Its window joins G_pre; both shared models then hold the segment, once, frozen."""
+    d, m, ridge = 2, 2, 0.7
+    k = d * m
+    rng = np.random.default_rng(4)
+    Y = rng.normal(size=(3, m))
+    policy = whim.PSLinUCBHybrid(
+        n_features=d, n_item_features=m, window=8, threshold=0.5, ridge=ridge
+    )
+    policy.add_arms([0, 1, 2], features=Y)
+    live: dict[int, list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], float]]] = {
+        a: [] for a in range(3)
+    }
+    frozen = []
+    for t in range(300):
+        arm = int(rng.integers(3))
+        x = rng.normal(size=d)
+        r = float(rng.normal() + (t // 100))
+        live[arm].append((x, np.kron(Y[arm], x), r))
+        event = policy.update(arm, x, r)
+        if event is not None:
+            frozen.append(live[arm][:-8])
+            live[arm] = live[arm][-8:]
+        if t == 150:
+            frozen.append(live.pop(1))
+            live[1] = []
+            policy.reset_arms([1])
+        if t == 200:
+            frozen.append(live.pop(2))
+            live[2] = []
+            policy.retire_arms([2])
+            policy.add_arms([2], features=Y[2:])
+    assert len(frozen) > 4
+    A = ridge * np.eye(k) + sum(schur(s, d, k, ridge)[0] for s in [*frozen, *live.values()] if s)
+    np.testing.assert_allclose(shared_matrix(policy, 0), A, atol=1e-9)
+    inside = ridge * np.eye(k) + sum(schur(s, d, k, ridge)[0] for s in frozen if s)
+    inside += sum(
+        schur(
+            s[: len(s) - policy._table_rows[policy._table.slot_of[a], windows.COUNT]], d, k, ridge
+        )[0]
+        for a, s in live.items()
+    )
+    np.testing.assert_allclose(shared_matrix(policy, 1), inside, atol=1e-9)

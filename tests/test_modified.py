@@ -10,6 +10,7 @@ import pytest
 import whim
 from tests.oracles import ModifiedPSLinUCBOracle, MUCBOracle
 from tests.streams import stream
+from whim.errors import InvalidInputError
 from whim.kernels import modified
 
 
@@ -116,3 +117,21 @@ def test_false_alarms_stay_within_lemma_2() -> None:
         X = rng.normal(size=(T, 3)) / np.sqrt(3)
         rewards = X @ np.array([0.3, -0.2, 0.5]) + 0.5 * rng.normal(size=T)
         assert policy.update_many([0] * T, X, rewards) == []
+
+
+@pytest.mark.parametrize("cls", [whim.ModifiedPSLinUCB, whim.MUCB])
+def test_odd_windows_are_refused(cls: type[whim.Policy]) -> None:
+    parts = {"b": 0.1, "c": 0.1, "n_features": 2} if cls is whim.ModifiedPSLinUCB else {}
+    parts |= {} if parts else {"threshold": 1.0}
+    with pytest.raises(InvalidInputError, match="window must be even, got 7"):
+        cls(window=7, gamma=0.1, **parts)  # type: ignore[call-arg]
+
+
+def test_a_full_reset_restarts_the_round_robin() -> None:
+    policy = whim.ModifiedPSLinUCB(n_features=1, window=4, b=1.0, c=1.0, gamma=0.5)
+    policy.add_arms(["a", "b", "c"])
+    for _ in range(4):
+        policy.update("a", [1.0], 0.5)
+    assert policy.select([1.0]).score < math.inf
+    policy.reset_arms()
+    assert policy.select([1.0]) == whim.Decision("a", math.inf, 0.0, 1.0)
