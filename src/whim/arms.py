@@ -102,10 +102,10 @@ class ArmTable:
     def slot(self, arm: object) -> int:
         """The slot of one live id."""
         try:
-            slot = self.slot_of.get(arm)
-        except TypeError:
-            slot = None
-        if slot is None or arm.__class__ in _BOOLS:
+            slot = self.slot_of[arm]
+        except (KeyError, TypeError):
+            raise self._unknown([arm], "arm") from None
+        if arm.__class__ in _BOOLS:
             raise self._unknown([arm], "arm")
         return slot
 

@@ -22,6 +22,7 @@ __all__ = [
     "QUIET",
     "SEEDED",
     "TABLE",
+    "choose",
     "learn_many",
     "learn_one",
     "observe",
@@ -57,6 +58,20 @@ def score(x: F64, slots: I64, cum: F64, alpha: float, out: F64) -> int:
         if out[c, 0] > out[best, 0]:
             best = c
     return best
+
+
+@jit
+def choose(x: F64, slots: I64, cum: F64, alpha: float) -> tuple[int, float, float, float]:
+    """Slot, score, mean and width of the best candidate: ``score`` for a caller who needs one."""
+    if not factors.finite(x):
+        return -1, 0.0, 0.0, 0.0
+    chosen, best, best_mean, best_width = slots[0], -np.inf, 0.0, 0.0
+    for c in range(slots.shape[0]):
+        mean = factors.predict(cum, slots[c], x)
+        width = alpha * np.sqrt(factors.quad(cum, slots[c], x))
+        if mean + width > best:
+            chosen, best, best_mean, best_width = slots[c], mean + width, mean, width
+    return chosen, best, best_mean, best_width
 
 
 @jit

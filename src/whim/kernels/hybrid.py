@@ -17,7 +17,16 @@ from whim.kernels.disjoint import CHANGED, GROW, NOT_FINITE, POPS, QUIET, SEEDED
 from whim.kernels.jit import inline, jit
 from whim.types import F64, I64
 
-__all__ = ["freeze", "learn_many", "learn_one", "observe", "observe_many", "pack", "score"]
+__all__ = [
+    "choose",
+    "freeze",
+    "learn_many",
+    "learn_one",
+    "observe",
+    "observe_many",
+    "pack",
+    "score",
+]
 
 CUM, PRE = range(2)
 
@@ -57,15 +66,16 @@ def score(
             i = 4 * q
             f0, f1 = shared[CUM, column + i], shared[CUM, column + i + 1]
             f2, f3 = shared[CUM, column + i + 2], shared[CUM, column + i + 3]
+            u0, u1, u2, u3 = U[i], U[i + 1], U[i + 2], U[i + 3]
             for c in range(n):
-                value = line[c] + f0 * U[i, c]
-                value += f1 * U[i + 1, c]
-                value += f2 * U[i + 2, c]
-                line[c] = value + f3 * U[i + 3, c]
+                value = line[c] + f0 * u0[c]
+                value += f1 * u1[c]
+                value += f2 * u2[c]
+                line[c] = value + f3 * u3[c]
         for i in range(4 * four, j):
-            factor = shared[CUM, column + i]
+            factor, u0 = shared[CUM, column + i], U[i]
             for c in range(n):
-                line[c] += factor * U[i, c]
+                line[c] += factor * u0[c]
         weight, beta_j = shared[CUM, j], shared[CUM, beta + j]
         for c in range(n):
             square[c] += weight * line[c] * line[c]
@@ -82,21 +92,28 @@ def score(
     return best
 
 
+@jit
+def choose(
+    kind: int, x: F64, slots: I64, features: F64, cross: F64, cum: F64, shared: F64, k: int,
+    alpha: float, out: F64,
+) -> tuple[int, float, float, float]:  # fmt: skip
+    """Slot, score, mean and width of the best candidate; slot -1 if x is not finite."""
+    best = score(kind, x, slots, features, cross, cum, shared, k, alpha, out)
+    if best < 0:
+        return -1, 0.0, 0.0, 0.0
+    return slots[best], out[best, 0], out[best, 1], out[best, 2]
+
+
 @inline
 def _residual(M: F64, row: int, x: F64, z: F64) -> None:
-    """``z -= Cᵀ x``, two features a pass."""
+    """``z -= Cᵀ x``; rows of C as arrays of their own, which the compiler can vectorise."""
     d, k = x.shape[0], z.shape[0]
     at = d * (d + 1) // 2 + d
-    for h in range(d // 2):
-        x_0, x_1 = x[2 * h], x[2 * h + 1]
-        start = at + 2 * h * k
+    for i in range(d):
+        x_i = x[i]
+        C_i = M[row, at + i * k : at + i * k + k]
         for j in range(k):
-            z[j] = z[j] - M[row, start + j] * x_0 - M[row, start + k + j] * x_1
-    if d % 2 == 1:
-        x_0 = x[d - 1]
-        start = at + (d - 1) * k
-        for j in range(k):
-            z[j] -= M[row, start + j] * x_0
+            z[j] -= C_i[j] * x_i
 
 
 @jit
@@ -112,9 +129,9 @@ def _own(M: F64, row: int, x: F64, z: F64, r: float, w: F64, u: F64) -> tuple[fl
     for i in range(d):
         step = g * w[i]
         M[row, at + i] += step * error
-        start = at + d + i * k
+        C_i = M[row, at + d + i * k : at + d + i * k + k]
         for j in range(k):
-            M[row, start + j] += step * u[j]
+            C_i[j] += step * u[j]
     return g, error
 
 
@@ -310,11 +327,12 @@ def _observe(
     residual = -pre[row, size + d + k]
     for i in range(d):
         residual += pre[row, size + i] * pre[row, at + i]
+        w[i] = pre[row, size + i]
     for j in range(k):
-        value = pre[row, size + d + j]
-        for i in range(d):
-            value -= pre[row, at + d + i * k + j] * pre[row, size + i]
-        residual += value * shared[PRE, beta + j]
+        u[j] = pre[row, size + d + j]
+    _residual(pre, row, w[:d], u)
+    for j in range(k):
+        residual += u[j] * shared[PRE, beta + j]
     statistic = abs(residual) / window
     first = seed_first and table[row, SEEDED] == 0
     if first or statistic >= threshold:

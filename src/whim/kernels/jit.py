@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-__all__ = ["cache_folder", "inline", "jit", "source_digest"]
+__all__ = ["Direct", "cache_folder", "inline", "jit", "source_digest"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -88,6 +88,28 @@ def inline(function: Function) -> Function:
     A call that is not inlined passes each array as a dozen numbers, more work than those lines.
     """
     return _compiled(function, "always")
+
+
+class Direct:
+    """A kernel for live calls: from the second call on, ``call`` is its machine code itself.
+
+    numba looks at the type of each argument on every call, which costs a short kernel as much as
+    its work. The types of a live call never change: the policy has checked them and every policy
+    passes the same ones.
+    """
+
+    __slots__ = ("call", "kernel")
+
+    def __init__(self, kernel: Callable[..., Any]) -> None:
+        self.kernel: Any = kernel
+        self.call: Callable[..., Any] = self._first
+
+    def _first(self, *arguments: Any) -> Any:
+        result = self.kernel(*arguments)
+        compiled = list(self.kernel.overloads.values())
+        if len(compiled) == 1:
+            self.call = compiled[0].entry_point
+        return result
 
 
 def _compiled(function: Function, inlined: str) -> Function:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,9 @@ from whim.types import F64, I64, ArmId, ChangeEvent, Decision
 __all__ = ["CHANGED", "GROW", "NOT_FINITE", "QUIET", "Policy"]
 
 QUIET, CHANGED, GROW, NOT_FINITE = range(4)
-_F64 = np.dtype(np.float64)
+_ARRAY, _F64 = np.ndarray, np.dtype(np.float64)
 _LARGEST = checks.LARGEST
+_NAMES = frozenset((str, int))  # ids that can be looked up without a further check
 _NOTHING: F64 = np.zeros(0)
 
 
@@ -140,23 +141,26 @@ class Policy(Slots, ABC):
             One row of cross features a candidate, instead of those made from item features.
         """
         slots = self._live if arms is None and self._live.size else self._candidates(arms)
-        context = self._context(x)
+        given: Any = x  # an array as the kernels want it passes at once
+        plain = given.__class__ is _ARRAY and given.dtype is _F64 and given.shape == self._shape
+        context = given if plain and given.flags.carray else self._context(x)
         z = None if cross is None and self._builds_cross else self._crossed(cross, len(slots))
+        slot, score, mean, width = self._choose(context, slots, z)
+        # tuple.__new__: half the cost of the NamedTuple's own constructor
+        return tuple.__new__(Decision, (self._table.id_of[slot], score, mean, width))
+
+    def _choose(self, x: F64, slots: I64, cross: F64 | None) -> tuple[int, float, float, float]:
+        """The best candidate's slot, score, mean and width; ties as the policy was told."""
         if self._draws:
-            checks.vector("x", context, self._d)  # before the random stream moves on
-            best = self._evaluate(context, slots, z, peek=False)
-        else:
-            best = self._score(context, slots, z, None)
-            if best < 0:
-                checks.vector("x", context, self._d)
+            checks.vector("x", x, self._d)  # before the random stream moves on
+        best = self._evaluate(x, slots, cross, peek=False)
         if self._random_ties:
             column = self._out[: len(slots), 0]
             equal = np.flatnonzero(column == column[best])
             if len(equal) > 1:
                 best = int(equal[self._rng.integers(len(equal))])
         score, mean, width = self._out[best].tolist()
-        # tuple.__new__: half the cost of the NamedTuple's own constructor
-        return tuple.__new__(Decision, (self._table.id_of[slots.item(best)], score, mean, width))
+        return slots.item(best), score, mean, width
 
     def scores(
         self,
@@ -233,8 +237,12 @@ class Policy(Slots, ABC):
         cross
             The played arm's row, if ``select`` was given cross features.
         """
-        slot = self._table.slot(arm)
-        context = self._context(x)
+        slot = self._table.slot_of.get(arm) if arm.__class__ in _NAMES else None
+        if slot is None:
+            slot = self._table.slot(arm)
+        given: Any = x  # an array as the kernels want it passes at once
+        plain = given.__class__ is _ARRAY and given.dtype is _F64 and given.shape == self._shape
+        context = given if plain and given.flags.carray else self._context(x)
         if reward.__class__ is not float or not -_LARGEST <= reward <= _LARGEST:
             reward = checks.real("reward", reward)
         z = None if cross is None and self._builds_cross else self._cross_row(cross)
@@ -242,7 +250,7 @@ class Policy(Slots, ABC):
         if status == GROW:
             self._grow_pool()
             status = self._observe(slot, context, z, reward)
-        if status == NOT_FINITE:
+        elif status == NOT_FINITE:
             checks.vector("x", context, self._d)
         self._step += 1
         self._plays[slot] += 1

@@ -9,11 +9,14 @@ import numpy as np
 from whim import checks
 from whim.errors import InvalidInputError
 from whim.kernels import batch, factors, hybrid, uniform
+from whim.kernels.jit import Direct
 from whim.policies.base import QUIET, Policy
 from whim.policies.rows import NO_ROWS
 from whim.types import F64, I64, ArmId
 
 __all__ = ["HybridPolicy"]
+
+_CHOOSE = Direct(hybrid.choose)
 
 
 class HybridPolicy(Policy):
@@ -48,6 +51,7 @@ class HybridPolicy(Policy):
                 )
         super().__init__(params, n_features=d, n_item_features=m, n_cross=k, seed=seed, ties=ties)
         self._width = d
+        self._quick = type(self)._score is HybridPolicy._score and not self._random_ties
         self._cum: F64
         self._shared_rows: F64
         self._keep(_shared_rows=factors.prior(k, self._ridge)[None].repeat(2, 0))
@@ -56,6 +60,18 @@ class HybridPolicy(Policy):
 
     def _given(self, cross: F64 | None) -> tuple[int, F64]:
         return (self._kind, NO_ROWS) if cross is None else (uniform.GIVEN, cross)
+
+    def _choose(self, x: F64, slots: I64, cross: F64 | None) -> tuple[int, float, float, float]:
+        if not self._quick:
+            return super()._choose(x, slots, cross)
+        kind, rows = self._given(cross)
+        found: tuple[int, float, float, float] = _CHOOSE.call(
+            kind, x, slots, self._features, rows, self._cum, self._shared_rows, self._k,
+            self._alpha, self._out,
+        )  # fmt: skip
+        if found[0] < 0:
+            checks.vector("x", x, self._d)
+        return found
 
     def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
         kind, rows = self._given(cross)

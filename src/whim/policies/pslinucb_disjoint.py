@@ -7,11 +7,14 @@ import numpy as np
 from whim import checks
 from whim.detectors import MeanResidual
 from whim.kernels import disjoint, factors
+from whim.kernels.jit import Direct
 from whim.policies.rows import RidgeRows
 from whim.policies.windowed import RowWindows
 from whim.types import F64, I64, ChangeEvent
 
 __all__ = ["PSLinUCBDisjoint"]
+
+_OBSERVE = Direct(disjoint.observe)
 
 
 class PSLinUCBDisjoint(RowWindows, RidgeRows):
@@ -85,10 +88,11 @@ class PSLinUCBDisjoint(RowWindows, RidgeRows):
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
         test = self._test
-        return disjoint.observe(
+        status: int = _OBSERVE.call(
             slot, x, reward, test.window, test.threshold, self._seed_first, self._ridge,
             self._cum, self._pre, self._pool, self._links, self._table_rows, self._work,
         )  # fmt: skip
+        return status
 
     def _observe_many(
         self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64

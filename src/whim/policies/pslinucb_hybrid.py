@@ -7,11 +7,14 @@ import numpy as np
 from whim import checks
 from whim.detectors import MeanResidual
 from whim.kernels import disjoint, factors, hybrid
+from whim.kernels.jit import Direct
 from whim.policies.hybrid import HybridPolicy
 from whim.policies.windowed import RowWindows
 from whim.types import F64, I64, ChangeEvent
 
 __all__ = ["PSLinUCBHybrid"]
+
+_OBSERVE = Direct(hybrid.observe)
 
 
 class PSLinUCBHybrid(RowWindows, HybridPolicy):
@@ -96,11 +99,12 @@ class PSLinUCBHybrid(RowWindows, HybridPolicy):
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
         kind, rows = self._given(None if cross is None else cross[None])
         test = self._test
-        return hybrid.observe(
+        status: int = _OBSERVE.call(
             kind, x, slot, self._features, rows, reward, test.window, test.threshold,
             self._seed_first, self._exact, self._ridge, self._cum, self._pre, self._shared_rows,
             self._k, self._pool, self._links, self._table_rows, self._work,
         )  # fmt: skip
+        return status
 
     def _observe_many(
         self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64

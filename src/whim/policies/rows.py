@@ -15,12 +15,14 @@ import numpy.typing as npt
 from whim import checks
 from whim.errors import InvalidInputError
 from whim.kernels import batch, disjoint, factors, forgetting, uniform
+from whim.kernels.jit import Direct
 from whim.policies.base import QUIET, Policy
 from whim.types import F64, I64, ArmId
 
 __all__ = ["NO_ROWS", "RidgeRows", "RowPolicy"]
 
 NO_ROWS: F64 = np.zeros((0, 0))
+_CHOOSE, _LEARN = Direct(disjoint.choose), Direct(disjoint.learn_one)
 
 
 class RowPolicy(Policy):
@@ -83,7 +85,18 @@ class RidgeRows(RowPolicy):
         super().__init__(params, **rest)
         self._work = np.zeros((4, self._p))
         self._phi, self._w = self._work[:2]
+        # one model an arm, scored as here: the best of them can be found in one compiled step
+        plain = type(self)._score is RidgeRows._score
+        self._quick = self._own and plain and not self._random_ties
         self._tables({"_cum": factors.prior(self._p, self._ridge, more)})
+
+    def _choose(self, x: F64, slots: I64, cross: F64 | None) -> tuple[int, float, float, float]:
+        if not self._quick:
+            return super()._choose(x, slots, cross)
+        found: tuple[int, float, float, float] = _CHOOSE.call(x, slots, self._cum, self._alpha)
+        if found[0] < 0:
+            checks.vector("x", x, self._d)
+        return found
 
     def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
         if self._own:
@@ -112,7 +125,8 @@ class RidgeRows(RowPolicy):
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
         if self._own:
-            return disjoint.learn_one(slot, x, reward, self._cum, self._w)
+            status: int = _LEARN.call(slot, x, reward, self._cum, self._w)
+            return status
         kind, rows = self._given(None if cross is None else cross[None])
         return uniform.learn_one(
             kind, x, slot, self._features, rows, reward, self._cum, self._phi, self._w
