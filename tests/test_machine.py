@@ -281,7 +281,7 @@ MAKERS: dict[str, tuple[Callable[[], whim.Policy], Callable[[], Mirror] | None]]
         ),
         None,
     ),
-    "mucb": (lambda: whim.MUCB(window=4, threshold=1.5, gamma=0.3), None),
+    "mucb": (lambda: whim.MUCB(window=4, threshold=0.8, gamma=0.3), None),
     "swlinucb": (lambda: whim.SWLinUCB(n_features=2, window=9, alpha=0.7), None),
     "lints": (lambda: whim.LinTS(n_features=2, alpha=0.7, seed=3), None),
     "oracle-restart": (
