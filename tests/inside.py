@@ -141,10 +141,18 @@ def seeded(policy: Any, arm: object) -> bool:
     return bool(policy._table_rows[_slot(policy, arm), disjoint.SEEDED])
 
 
-def chunks(policy: Any) -> tuple[int, int]:
-    """Chunks of the pool that are free, and all of them but the one that is never used."""
-    free, at = 0, int(policy._links[0])
+def _chain(links: Any, at: int) -> list[int]:
+    found = []
     while at:
-        free += 1
-        at = int(policy._links[at])
-    return free, len(policy._links) - 1
+        found.append(at)
+        at = int(links[at])
+    return found
+
+
+def chunks(policy: Any) -> tuple[list[int], list[int], list[int]]:
+    """The chunks of the pool that are free, those that windows hold, and all but the unused 0."""
+    held = []
+    for slot in policy._live:
+        held += _chain(policy._links, int(policy._table_rows[slot, windows.HEAD]))
+    free = _chain(policy._links, int(policy._links[0]))
+    return free, held, list(range(1, len(policy._links)))

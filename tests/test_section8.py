@@ -126,9 +126,17 @@ def test_oracle_02_cum_is_pre_and_cur_disjoint(window: int, first_window: str) -
     for _, arm, _ in run:
         check_oracle_02(policy, ledger, arm)
     assert len(ledger.frozen) >= 8
-    free, all_chunks = inside.chunks(policy)
-    held = sum(len(inside.window(policy, arm).r) > 0 for arm in policy.arms)
-    assert all_chunks - free >= held
+    check_chunks(policy)
+
+
+def check_chunks(policy: Any) -> None:
+    """No chunk of the pool is lost or held twice, and an arm that goes gives its own back."""
+    for last in (False, True):
+        if last:
+            policy.retire_arms(policy.arms)
+        free, held, every = inside.chunks(policy)
+        assert sorted(free + held) == every
+    assert not held
 
 
 @g_pres
@@ -140,6 +148,7 @@ def test_oracle_02_cum_is_pre_and_cur_hybrid(window: int, first_window: str, g_p
     for _, arm, _ in run:
         check_oracle_02(policy, ledger, arm)
     assert len(ledger.frozen) >= 8
+    check_chunks(policy)
 
 
 def check_oracle_03(policy: Any, fresh: Any, arm: int, rows: tuple[F64, F64, F64]) -> None:
