@@ -113,8 +113,8 @@ class Machine(RuleBasedStateMachine):
         self.plays = dict.fromkeys(IDS, 0)
 
     def teardown(self) -> None:
-        assert self.subject.to_bytes() == self.twin.to_bytes()
         self.folder.cleanup()
+        assert self.subject.to_bytes() == self.twin.to_bytes()
 
     def both(self, call: Callable[[Any], Any]) -> Any:
         """The same call on both; what it gave, or the error that both raised."""
