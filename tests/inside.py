@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import solve_triangular
 
 import whim
 from whim.kernels import disjoint, factors, windows
@@ -60,10 +61,15 @@ class Window(NamedTuple):
 
 
 def _both(F: F64, row: int, d: int) -> tuple[F64, F64]:
-    A, A_inv = np.empty((d, d)), np.empty((d, d))
-    factors.invert_back(F, row, A)
+    """A and its inverse: A = U⁻ᵀ D⁻¹ U⁻¹ for the kept A⁻¹ = U D Uᵀ."""
+    A_inv = np.empty((d, d))
     factors.dense(F, row, A_inv)
-    return A, A_inv
+    U = np.eye(d)
+    for j in range(1, d):
+        at = d + j * (j - 1) // 2
+        U[:j, j] = F[row, at : at + j]
+    N = solve_triangular(U, np.eye(d), unit_diagonal=True)
+    return (N.T / F[row, :d]) @ N, A_inv
 
 
 def _model(F: F64, row: int, d: int, k: int) -> Model:
@@ -95,7 +101,7 @@ def pre(policy: Any, arm: object) -> Model:
 def ridge_model(policy: Any, arm: object = None) -> Model:
     """The model of an arm, or the one of all arms, of LinUCBUniform, LinTS or SWLinUCB."""
     row = 0 if isinstance(policy, whim.LinUCBUniform) else policy._row_of(arm)
-    return _model(policy._model, row, policy._p, 0)
+    return _model(policy._cum, row, policy._p, 0)
 
 
 def shared(policy: Any, which: str = "cum") -> Shared:

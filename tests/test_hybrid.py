@@ -7,9 +7,10 @@ import numpy.typing as npt
 import pytest
 
 import whim
+from tests import inside
 from tests.oracles import LinUCBHybridOracle, PSLinUCBHybridOracle, schur
 from tests.streams import stream
-from whim.kernels import factors, windows
+from whim.kernels import windows
 
 
 def crossed(x: npt.NDArray[np.float64], Y: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -18,9 +19,7 @@ def crossed(x: npt.NDArray[np.float64], Y: npt.NDArray[np.float64]) -> npt.NDArr
 
 def shared_matrix(policy: whim.PSLinUCBHybrid, which: int) -> npt.NDArray[np.float64]:
     """A0 of G_cum (0) or G_pre (1), out of the kept factors."""
-    A = np.empty((policy._k, policy._k))
-    factors.invert_back(policy._shared_rows, which, A)
-    return A
+    return inside.shared(policy, "cum" if which == 0 else "pre").A0
 
 
 @pytest.mark.parametrize("g_pre", ["literal", "exact"])

@@ -26,10 +26,10 @@ def check_id(arm: object) -> ArmId:
     """
     if isinstance(arm, (str, int)) and not isinstance(arm, bool):
         return str(arm) if isinstance(arm, np.str_) else arm
-    if isinstance(arm, np.integer):
-        return int(arm)
     if type(arm) in _BOOLS:
         raise InvalidInputError(f"arm id must not be a bool, got {arm!r}.")
+    if isinstance(arm, np.generic):
+        return check_id(arm.item())
     if not isinstance(arm, Hashable) or arm is None or arm != arm:
         raise InvalidInputError(
             f"arm id must be hashable, equal to itself and not None, got {arm!r}."

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LARGEST", "choice", "integer", "matrix", "number", "optional", "real", "vector"]
 
-# the kernels' own limit (kernels/factors.py): beyond it squares could overflow
-LARGEST = 1e50
+# the kernels' own limit (kernels/factors.py): beyond it means would lose too many digits
+LARGEST = 1e10
 
 
 def integer(name: str, value: object, minimum: int) -> int:

@@ -4,8 +4,8 @@ LinUCB-Hybrid (Li et al. 2010, Algorithm 2) and PSLinUCB-Hybrid (Algorithm 2 of 
 rank-one form. A row of ``cum`` holds the factors of A, then t = A⁻¹b, then C = A⁻¹B row by row;
 a row of ``pre`` the same for M_pre, then the window's sums of x, z and r. ``shared`` holds the
 factors of A0 and β: row 0 is G_cum, row 1 G_pre. With u = z - Cᵀx and g = 1/(1 + xᵀA⁻¹x), one
-observation is A0 += g u uᵀ, and xᵀθ + zᵀβ = xᵀt + uᵀβ. A0 and b0 themselves are not kept: they
-are recovered from the factors, and factored anew, only when a change is detected.
+observation is A0 += g u uᵀ, and xᵀθ + zᵀβ = xᵀt + uᵀβ. A0 and b0 themselves are never formed, not
+even when a change is detected.
 """
 
 from __future__ import annotations
@@ -136,17 +136,6 @@ def _own(M: F64, row: int, x: F64, z: F64, r: float, w: F64, u: F64) -> tuple[fl
 
 
 @jit
-def _sum(A: F64, b: F64, g: float, error: float, u: F64, sign: float) -> None:
-    """``A0 += sign · g u uᵀ`` and ``b0 += sign · g e u``."""
-    k = u.shape[0]
-    for i in range(k):
-        step = sign * g * u[i]
-        for j in range(k):
-            A[i, j] += step * u[j]
-        b[i] += step * error
-
-
-@jit
 def _join(shared: F64, which: int, g: float, error: float, u: F64, h: F64) -> None:
     """Let β learn: one least-squares step with feature u, target e and weight g."""
     k = u.shape[0]
@@ -155,6 +144,20 @@ def _join(shared: F64, which: int, g: float, error: float, u: F64, h: F64) -> No
     gain = g * miss / factors.rank_one(shared, which, u, g, h)
     for j in range(k):
         shared[which, beta + j] += h[j] * gain
+
+
+@jit
+def _leave(shared: F64, which: int, g: float, error: float, u: F64, h: F64, v: F64) -> None:
+    """Let β unlearn: undo what ``_join`` with the same u, e and g added. Scales u by √g."""
+    k = u.shape[0]
+    beta = k * (k + 1) // 2
+    root = np.sqrt(g)
+    miss = error - factors.predict(shared, which, u)
+    for j in range(k):
+        u[j] *= root
+    gain = root * miss / factors.downdate(shared, which, u, h, v)
+    for j in range(k):
+        shared[which, beta + j] -= h[j] * gain
 
 
 @jit
@@ -198,86 +201,41 @@ def _theta(M: F64, row: int, shared: F64, which: int, d: int, k: int, out: F64) 
 
 
 @jit
-def _unpack(shared: F64, which: int, A: F64, b: F64) -> None:
-    """A0 and b0 = A0 β from the factors of A0⁻¹."""
-    k = b.shape[0]
-    beta = k * (k + 1) // 2
-    factors.invert_back(shared, which, A)
-    for i in range(k):
-        total = 0.0
-        for j in range(k):
-            total += A[i, j] * shared[which, beta + j]
-        b[i] = total
-
-
-@jit
-def _repack(A: F64, b: F64, shared: F64, which: int) -> None:
-    """Factors of A0⁻¹, and β = A0⁻¹ b0."""
-    k = b.shape[0]
-    beta = k * (k + 1) // 2
-    w = np.empty(k)
-    factors.invert_into(A, shared, which, np.empty((k, k)))
-    factors.times(shared, which, b, w)
-    for j in range(k):
-        shared[which, beta + j] = w[j]
-
-
-@jit
-def _walk(
-    row: int, d: int, M: F64, pool: F64, links: I64, table: I64, A: F64, b: F64, sign: float,
-    work: F64,
-) -> None:  # fmt: skip
-    """Let row 0 of M learn the window; what that adds to A0 and b0 goes to A and b, times sign."""
-    k = b.shape[0]
-    u, w = work[1, :k], work[2]
-    chunk, place = table[row, windows.HEAD], table[row, windows.HEAD_AT]
-    for _ in range(table[row, windows.COUNT]):
-        old = pool[chunk, place]
-        g, error = _own(M, 0, old[:d], old[d : d + k], old[d + k], w, u)
-        _sum(A, b, g, error, u, sign)
-        chunk, place = windows.advance(pool, links, chunk, place)
-
-
-@jit
 def restart(
     row: int, d: int, k: int, exact: bool, ridge: float, cum: F64, pre: F64, shared: F64,
     pool: F64, links: I64, table: I64, work: F64,
 ) -> None:  # fmt: skip
     """The arm becomes a new one that has seen just its window; the old one stays in G, frozen.
 
-    G_cum trades S(pre ∪ window) for S(pre) + S(window), the equation after a detection; both
-    contributions come from walking the window, not from inverses. G_pre takes S(window) when
-    ``exact`` and becomes G_cum when literal.
+    G_cum trades S(pre ∪ window) for S(pre) + S(window), the equation after a detection, by
+    rank-one steps: first the window joins as a new arm's, then it leaves as the old one's. In
+    this order no direction is ever left with the ridge alone, so no digits are lost. G_pre takes
+    S(window) when ``exact`` and becomes G_cum when literal.
     """
     size = cum.shape[1]
-    A, b = np.empty((k, k)), np.empty(k)
-    _unpack(shared, CUM, A, b)
-    fresh = np.empty((1, size))
-    for j in range(size):
-        fresh[0, j] = pre[row, j]
-    _walk(row, d, fresh, pool, links, table, A, b, -1.0, work)
-    factors.set_prior(fresh, 0, d, ridge)
-    S, c = np.zeros((k, k)), np.zeros(k)
-    _walk(row, d, fresh, pool, links, table, S, c, 1.0, work)
-    for i in range(k):
-        b[i] += c[i]
-        for j in range(k):
-            A[i, j] += S[i, j]
-    _repack(A, b, shared, CUM)
-    if exact:
-        _unpack(shared, PRE, A, b)
-        for i in range(k):
-            b[i] += c[i]
-            for j in range(k):
-                A[i, j] += S[i, j]
-        _repack(A, b, shared, PRE)
-    else:
+    u, w, v = work[1, :k], work[2], work[3]
+    count = table[row, windows.COUNT]
+    head, head_at = table[row, windows.HEAD], table[row, windows.HEAD_AT]
+    factors.set_prior(cum, row, d, ridge)
+    chunk, place = head, head_at
+    for _ in range(count):
+        old = pool[chunk, place]
+        g, error = _own(cum, row, old[:d], old[d : d + k], old[d + k], w, u)
+        _join(shared, CUM, g, error, u, w)
+        if exact:
+            _join(shared, PRE, g, error, u, w)
+        chunk, place = windows.advance(pool, links, chunk, place)
+    chunk, place = head, head_at
+    for _ in range(count):
+        old = pool[chunk, place]
+        g, error = _own(pre, row, old[:d], old[d : d + k], old[d + k], w, u)
+        _leave(shared, CUM, g, error, u, w, v)
+        chunk, place = windows.advance(pool, links, chunk, place)
+    if not exact:
         for j in range(shared.shape[1]):
             shared[PRE, j] = shared[CUM, j]
-
     for j in range(size):
-        cum[row, j] = fresh[0, j]
-        pre[row, j] = fresh[0, j]
+        pre[row, j] = cum[row, j]
     for j in range(size, pre.shape[1]):
         pre[row, j] = 0.0
     windows.clear(table, row, links)
@@ -336,10 +294,10 @@ def _observe(
     statistic = abs(residual) / window
     first = seed_first and table[row, SEEDED] == 0
     if first or statistic >= threshold:
-        _theta(cum, row, shared, CUM, d, k, work[3])
-        restart(row, d, k, exact, ridge, cum, pre, shared, pool, links, table, work)
         _theta(cum, row, shared, CUM, d, k, work[4])
-        work[5, 0] = statistic
+        restart(row, d, k, exact, ridge, cum, pre, shared, pool, links, table, work)
+        _theta(cum, row, shared, CUM, d, k, work[5])
+        work[6, 0] = statistic
         table[row, SEEDED] = 1
         return QUIET if first else CHANGED
 
@@ -366,7 +324,7 @@ def observe(
     """One play under PSLinUCB-Hybrid: learn, test the full window, restart or slide.
 
     Returns NOT_FINITE or, when the pool has no room, GROW before anything is touched. On a
-    change ``work`` holds theta before and after in rows 3 and 4 and the statistic in row 5.
+    change ``work`` holds theta before and after in rows 4 and 5 and the statistic in row 6.
     """
     if not factors.finite(x):
         return NOT_FINITE

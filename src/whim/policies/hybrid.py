@@ -36,7 +36,7 @@ class HybridPolicy(Policy):
     ) -> None:
         d = checks.integer("n_features", n_features, 1)
         self._alpha = checks.number("alpha", alpha, least=0)
-        self._ridge = checks.number("ridge", ridge, above=0)
+        self._ridge = checks.number("ridge", ridge, least=1e-30, most=1e30)
         if n_cross_features is None:
             m = checks.integer("n_item_features", n_item_features, 1)
             k = d * m
@@ -55,7 +55,7 @@ class HybridPolicy(Policy):
         self._cum: F64
         self._shared_rows: F64
         self._keep(_shared_rows=factors.prior(k, self._ridge)[None].repeat(2, 0))
-        self._work = np.zeros((6, max(d, k)))
+        self._work = np.zeros((7, max(d, k)))
         self._rows({"_cum": factors.prior(d, self._ridge, more=d * k)})
 
     def _given(self, cross: F64 | None) -> tuple[int, F64]:

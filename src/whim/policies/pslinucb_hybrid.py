@@ -131,9 +131,9 @@ class PSLinUCBHybrid(RowWindows, HybridPolicy):
             arm=self._table.id_of[slot],
             step=self._step,
             plays=self._plays[slot],
-            statistic=float(self._work[5, 0]),
+            statistic=float(self._work[6, 0]),
             threshold=self._test.threshold,
-            theta_before=tuple(self._work[3, :d].tolist()),
-            theta_after=tuple(self._work[4, :d].tolist()),
+            theta_before=tuple(self._work[4, :d].tolist()),
+            theta_after=tuple(self._work[5, :d].tolist()),
             window=self._test.window,
         )

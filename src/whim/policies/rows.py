@@ -43,7 +43,7 @@ class RowPolicy(Policy):
         ties: str,
     ) -> None:
         checks.choice("payoff", payoff, self._payoffs)
-        self._ridge = checks.number("ridge", ridge, above=0)
+        self._ridge = checks.number("ridge", ridge, least=1e-30, most=1e30)
         self._kind, d, m, self._p = _sizes(payoff, n_features, n_item_features, n_cross_features)
         self._own = self._kind == forgetting.OWN
         self._single: dict[str, npt.NDArray[Any]] = {}

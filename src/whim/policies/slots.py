@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whim import checks
-from whim.arms import ArmTable
+from whim.arms import ArmTable, check_id
 from whim.errors import InvalidInputError, StateFileError
 from whim.policies import state
 from whim.types import F64, I64, ArmId
@@ -191,7 +191,8 @@ class Slots:
 
     def retire_arms(self, arms: Iterable[ArmId]) -> None:
         """Remove arms and what was learnt of them alone; added again, they start afresh."""
-        slots = self._table.slots(list(dict.fromkeys(self._id_list(arms, "arms")))).tolist()
+        ids = dict.fromkeys(check_id(arm) for arm in self._id_list(arms, "arms"))
+        slots = self._table.slots(list(ids)).tolist()
         self._forget(slots, gone=True)
         self._table.retire([self._table.id_of[s] for s in slots])
         self._live = self._table.live
@@ -203,7 +204,7 @@ class Slots:
         whole. A hybrid policy keeps β and, in it, what these arms have taught about all.
         """
         ids = self.arms if arms is None else self._id_list(arms, "arms")
-        slots = self._table.slots(list(dict.fromkeys(ids))).tolist()
+        slots = self._table.slots(list(dict.fromkeys(map(check_id, ids)))).tolist()
         if slots:
             self._forget(slots, gone=False)
 
@@ -211,9 +212,12 @@ class Slots:
         """Replace the item features of live arms."""
         ids = self._id_list(arms, "arms")
         slots = self._table.slots(ids)
-        Y = self._item_features(ids, features)
-        if Y is not None:
-            self._features[slots] = Y
+        if self._m == 0 or features is None:
+            needs = "takes no item features" if self._m == 0 else f"needs {self._m} an arm"
+            raise InvalidInputError(
+                f"features must fit: {type(self).__name__} {needs}, got {features!r}."
+            )
+        self._features[slots] = checks.matrix("features", features, len(ids), self._m)
 
     def _item_features(self, ids: list[ArmId], features: npt.ArrayLike | None) -> F64 | None:
         if self._m == 0:

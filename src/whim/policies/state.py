@@ -19,6 +19,7 @@ import json
 import math
 import os
 import secrets
+import stat
 import struct
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,8 @@ def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
+            if target.exists():  # a private file stays private
+                fresh.chmod(stat.S_IMODE(target.stat().st_mode))
             os.fsync(file.fileno())
         fresh.replace(target)
     except BaseException:

@@ -1,0 +1,151 @@
+"""Compiled kernels are cached between processes, and old machine code never runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import whim
+
+# one update and one decision; what they cost the compiler, and where its code was kept
+SCRIPT = """
+import json
+import whim
+from whim.kernels import disjoint, jit
+policy = whim.LinUCBDisjoint(n_features=1)
+policy.add_arms(["a"])
+policy.update("a", [1.0], 1.0)
+mean = policy.select([1.0]).mean
+stats = [kernel.stats for kernel in (disjoint.learn_one, disjoint.choose)]
+print(json.dumps({
+    "mean": mean,
+    "loaded": sum(sum(s.cache_hits.values()) for s in stats),
+    "compiled": sum(sum(s.cache_misses.values()) for s in stats),
+    "folder": str(jit.cache_folder()),
+    "source": whim.__file__,
+}))
+"""
+# a line of ``factors.learn``, which ``disjoint.learn_one`` has compiled into itself
+OLD, NEW = b"gain = (r - predict(F, row, x)) / a", b"gain = (r - predict(F, row, x)) * a"
+OLD_MEAN, NEW_MEAN = 0.5, 2.0  # one reward of 1 at x = 1, a = 2
+
+
+@dataclass(frozen=True)
+class Package:
+    """A copy of whim of its own, with a home of its own."""
+
+    root: Path
+    cache: Path | None
+
+    @property
+    def callee(self) -> Path:
+        return self.root / "whim" / "kernels" / "factors.py"
+
+    def run(self, **more: str) -> dict[str, object]:
+        """Decide in a fresh process; its answer."""
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("WHIM", "NUMBA", "XDG"))}
+        env |= {"PYTHONPATH": str(self.root), "HOME": str(self.root)}
+        # Python's own bytecode goes by time and size alone: it must not hide the kernels' cache
+        env |= {"PYTHONDONTWRITEBYTECODE": "1"} | more
+        if self.cache is not None:
+            env["WHIM_CACHE_DIR"] = str(self.cache)
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        answer: dict[str, object] = json.loads(done.stdout)
+        assert Path(str(answer["source"])).is_relative_to(self.root)
+        return answer
+
+    def replace(self, old: bytes, new: bytes) -> None:
+        """Edit the callee so that neither its size nor its time tells."""
+        before = self.callee.stat()
+        text = self.callee.read_bytes()
+        assert text.count(old) == 1
+        assert len(old) == len(new)
+        self.callee.write_bytes(text.replace(old, new))
+        os.utime(self.callee, ns=(before.st_atime_ns, before.st_mtime_ns))
+        after = self.callee.stat()
+        assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+def _copy(root: Path) -> None:
+    source = Path(whim.__file__).parent
+    shutil.copytree(source, root / "whim", ignore=shutil.ignore_patterns("__pycache__"))
+
+
+@pytest.fixture(params=["chosen folder", "beside the sources"])
+def package(request: pytest.FixtureRequest, tmp_path: Path) -> Package:
+    root = tmp_path / "installed"
+    _copy(root)
+    return Package(root, tmp_path / "cache" if request.param == "chosen folder" else None)
+
+
+def test_a_changed_callee_is_compiled_anew_and_the_old_one_is_found_again(
+    package: Package,
+) -> None:
+    first = package.run()
+    assert first["mean"] == OLD_MEAN
+    assert (first["loaded"], first["compiled"]) == (0, 2)
+    where = package.cache or package.callee.parent
+    assert Path(str(first["folder"])).is_relative_to(where)
+
+    second = package.run()
+    assert second["mean"] == OLD_MEAN
+    assert (second["loaded"], second["compiled"]) == (2, 0)
+
+    package.replace(OLD, NEW)
+    edited = package.run()
+    assert edited["mean"] == NEW_MEAN
+    assert edited["folder"] != first["folder"]
+
+    package.replace(NEW, OLD)
+    restored = package.run()
+    assert restored["mean"] == OLD_MEAN
+    assert (restored["loaded"], restored["compiled"]) == (2, 0)
+
+
+def test_another_version_installed_over_it_never_meets_old_code(tmp_path: Path) -> None:
+    """As pip does it: the sources are replaced, caches that it does not know of stay."""
+    package = Package(tmp_path / "installed", None)
+    _copy(package.root)
+    package.replace(OLD, NEW)
+    assert package.run()["mean"] == NEW_MEAN
+    for source in package.root.rglob("*.py"):
+        source.unlink()
+    shutil.copytree(
+        Path(whim.__file__).parent,
+        package.root / "whim",
+        ignore=shutil.ignore_patterns("__pycache__"),
+        dirs_exist_ok=True,
+    )
+    assert package.run()["mean"] == OLD_MEAN
+
+
+def test_without_a_writable_folder_kernels_are_compiled_and_work(tmp_path: Path) -> None:
+    """A plain file where a folder should be stops even root."""
+    package = Package(tmp_path / "installed", tmp_path / "file" / "cache")
+    _copy(package.root)
+    (tmp_path / "file").write_text("")
+    answer = package.run()
+    assert answer["mean"] == OLD_MEAN
+    assert answer["folder"] == "None"
+    assert answer["loaded"] == 0
+
+
+def test_where_the_sources_cannot_be_written_the_users_cache_is_used(tmp_path: Path) -> None:
+    package = Package(tmp_path / "installed", None)
+    _copy(package.root)
+    (package.callee.parent / "__pycache__").write_text("")
+    home = tmp_path / "xdg"
+    answer = package.run(XDG_CACHE_HOME=str(home))
+    assert answer["mean"] == OLD_MEAN
+    assert Path(str(answer["folder"])).is_relative_to(home / "whim")
+    assert package.run(XDG_CACHE_HOME=str(home))["loaded"] == 2
