@@ -111,14 +111,13 @@ class ArmTable:
 
     def slots(self, ids: Sequence[object], name: str = "arms") -> I64:
         """The slots of live ids; the error names every unknown one."""
-        slot_of = self.slot_of
         try:
-            slots = [slot_of[a] for a in ids]
+            slots = np.fromiter(map(self.slot_of.__getitem__, ids), np.int64, len(ids))
         except (KeyError, TypeError):
             raise self._unknown(ids, name) from None
         if not _BOOLS.isdisjoint(map(type, ids)):
             raise self._unknown(ids, name)
-        return np.array(slots, np.int64)
+        return slots
 
     def _unknown(self, ids: Sequence[object], name: str) -> InvalidInputError | UnknownArmError:
         unknown = []

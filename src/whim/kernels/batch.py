@@ -14,7 +14,7 @@ from whim.types import F64, I64
 
 __all__ = ["bounds", "pack_rows"]
 
-_BLOCK = 512  # contexts a block: the packed features and the scores stay in cache
+_BLOCK = 2048  # contexts a block: enough for BLAS to use its threads, little enough memory
 
 
 @jit

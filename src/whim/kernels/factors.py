@@ -102,7 +102,7 @@ def quad(F: F64, row: int, x: F64) -> float:
     return total
 
 
-@jit
+@inline
 def rank_one(F: F64, row: int, x: F64, weight: float, w: F64) -> float:
     """Make ``A += weight · x xᵀ`` in one pass (Bierman's update).
 
@@ -139,7 +139,7 @@ def predict(F: F64, row: int, x: F64) -> float:
     return total
 
 
-@jit
+@inline
 def learn(F: F64, row: int, x: F64, r: float, w: F64) -> None:
     """One ridge observation: ``A += x xᵀ`` and theta stays ``A⁻¹ b``; ``w`` is scratch."""
     d = x.shape[0]
