@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from whim.kernels import factors, windows
-from whim.kernels.jit import inline, jit
+from whim.kernels.jit import inline, jit, lean
 from whim.types import F64, I64
 
 __all__ = [
@@ -60,7 +60,7 @@ def score(x: F64, slots: I64, cum: F64, alpha: float, out: F64) -> int:
     return best
 
 
-@jit
+@lean
 def choose(x: F64, slots: I64, cum: F64, alpha: float) -> tuple[int, float, float, float]:
     """Slot, score, mean and width of the best candidate: ``score`` for a caller who needs one."""
     if not factors.finite(x):
@@ -91,7 +91,7 @@ def sample(x: F64, slots: I64, cum: F64, alpha: float, noise: F64, out: F64) -> 
     return best
 
 
-@jit
+@lean
 def learn_one(row: int, x: F64, r: float, cum: F64, w: F64) -> int:
     """One plain ridge update; NOT_FINITE, and nothing learnt, for such a context."""
     if not factors.finite(x):
@@ -174,7 +174,7 @@ def _observe(
     return QUIET
 
 
-@jit
+@lean
 def observe(
     row: int, x: F64, r: float, window: int, threshold: float, seed_first: bool, ridge: float,
     cum: F64, pre: F64, pool: F64, links: I64, table: I64, work: F64,

@@ -37,6 +37,7 @@ __all__ = [
 
 # a step from contexts of size 1 to one of size s costs the mean about s · 1e-16: refused in time
 LARGEST = 1e10
+SHORT = 24  # columns shorter than this are summed in one go
 
 
 def packed_size(d: int) -> int:
@@ -73,7 +74,7 @@ def finite(x: F64) -> bool:
 def _column(F: F64, row: int, x: F64, j: int, k: int) -> float:
     """``(Uᵀ x)_j``, with column j starting at ``k``; long columns in four running sums."""
     a: float = x[j]
-    if j < 24:
+    if j < SHORT:
         for i in range(j):
             a += F[row, k + i] * x[i]
         return a
@@ -93,9 +94,16 @@ def _column(F: F64, row: int, x: F64, j: int, k: int) -> float:
 @inline
 def quad(F: F64, row: int, x: F64) -> float:
     """``xᵀ A⁻¹ x``."""
-    k = x.shape[0]
+    d = x.shape[0]
+    k = d
     total = 0.0
-    for j in range(x.shape[0]):
+    for j in range(min(d, SHORT)):
+        f = x[j]
+        for i in range(j):
+            f += F[row, k + i] * x[i]
+        total += F[row, j] * f * f
+        k += j
+    for j in range(SHORT, d):
         f = _column(F, row, x, j, k)
         total += F[row, j] * f * f
         k += j

@@ -14,7 +14,7 @@ import numpy as np
 
 from whim.kernels import factors, uniform, windows
 from whim.kernels.disjoint import CHANGED, GROW, NOT_FINITE, POPS, QUIET, SEEDED
-from whim.kernels.jit import inline, jit
+from whim.kernels.jit import inline, jit, lean
 from whim.types import F64, I64
 
 __all__ = [
@@ -34,20 +34,21 @@ CUM, PRE = range(2)
 @jit
 def score(
     kind: int, x: F64, slots: I64, features: F64, cross: F64, cum: F64, shared: F64, k: int,
-    alpha: float, out: F64,
+    alpha: float, out: F64, scratch: F64,
 ) -> int:  # fmt: skip
     """Upper confidence bounds into ``out`` (score, mean, width); the best one's place or -1.
 
     uᵀA0⁻¹u is taken for all candidates at once, candidates innermost: each one's sum keeps its
-    order and the processor does several of them in one instruction.
+    order and the processor does several of them in one instruction. ``scratch`` needs
+    (k + 3) n + k numbers.
     """
     if not factors.finite(x):
         return -1
     n = slots.shape[0]
     beta = k * (k + 1) // 2
-    U = np.empty((k, n))
-    z = np.empty(k)
-    mean, square, line = np.empty(n), np.empty(n), np.empty(n)
+    U = scratch[: k * n].reshape((k, n))
+    rest = scratch[k * n :]
+    z, mean, square, line = rest[:k], rest[k : k + n], rest[k + n : k + 2 * n], rest[k + 2 * n :]
     for c in range(n):
         row = slots[c]
         uniform.feature(kind, x, features, row, cross, c, z)
@@ -92,13 +93,13 @@ def score(
     return best
 
 
-@jit
+@lean
 def choose(
     kind: int, x: F64, slots: I64, features: F64, cross: F64, cum: F64, shared: F64, k: int,
-    alpha: float, out: F64,
+    alpha: float, out: F64, scratch: F64,
 ) -> tuple[int, float, float, float]:  # fmt: skip
     """Slot, score, mean and width of the best candidate; slot -1 if x is not finite."""
-    best = score(kind, x, slots, features, cross, cum, shared, k, alpha, out)
+    best = score(kind, x, slots, features, cross, cum, shared, k, alpha, out, scratch)
     if best < 0:
         return -1, 0.0, 0.0, 0.0
     return slots[best], out[best, 0], out[best, 1], out[best, 2]
@@ -315,7 +316,7 @@ def _observe(
     return QUIET
 
 
-@jit
+@lean
 def observe(
     kind: int, x: F64, row: int, features: F64, cross: F64, r: float, window: int,
     threshold: float, seed_first: bool, exact: bool, ridge: float, cum: F64, pre: F64,

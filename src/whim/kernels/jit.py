@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-__all__ = ["Direct", "cache_folder", "inline", "jit", "source_digest"]
+__all__ = ["Direct", "cache_folder", "inline", "jit", "lean", "source_digest"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -79,7 +79,15 @@ def jit(function: Function) -> Function:
     No ``fastmath``: sums keep their order, so the same step gives the same bits in a live call
     and in a compiled loop.
     """
-    return _compiled(function, "never")
+    return _compiled(function, inline="never")
+
+
+def lean(function: Function) -> Function:
+    """As ``jit``, for a live call that allocates nothing: numba then counts no references.
+
+    Taking an array in costs half as much, and a live call takes in many.
+    """
+    return _compiled(function, inline="never", _nrt=False)
 
 
 def inline(function: Function) -> Function:
@@ -87,7 +95,7 @@ def inline(function: Function) -> Function:
 
     A call that is not inlined passes each array as a dozen numbers, more work than those lines.
     """
-    return _compiled(function, "always")
+    return _compiled(function, inline="always")
 
 
 class Direct:
@@ -112,13 +120,13 @@ class Direct:
         return result
 
 
-def _compiled(function: Function, inlined: str) -> Function:
+def _compiled(function: Function, **how: Any) -> Function:
     config: Any = numba.config
     njit: Any = numba.njit
     before = config.CACHE_DIR
     config.CACHE_DIR = "" if _FOLDER is None else str(_FOLDER)
     try:
         options = {"cache": _FOLDER is not None, "nogil": True, "error_model": "numpy"}
-        return cast(Function, njit(inline=inlined, **options)(function))
+        return cast(Function, njit(**options, **how)(function))
     finally:
         config.CACHE_DIR = before

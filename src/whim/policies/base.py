@@ -27,6 +27,7 @@ _ARRAY, _F64 = np.ndarray, np.dtype(np.float64)
 _LARGEST = checks.LARGEST
 _NAMES = frozenset((str, int))  # ids that can be looked up without a further check
 _NOTHING: F64 = np.zeros(0)
+_new = tuple.__new__
 
 
 class Policy(Slots, ABC):
@@ -34,6 +35,8 @@ class Policy(Slots, ABC):
 
     The constructor's parameters are those of ``Slots``.
     """
+
+    _last: F64 = _NOTHING
 
     # -- what a subclass fills in ---------------------------------------------------------------
 
@@ -140,14 +143,19 @@ class Policy(Slots, ABC):
         cross
             One row of cross features a candidate, instead of those made from item features.
         """
-        slots = self._live if arms is None and self._live.size else self._candidates(arms)
+        slots = self._everyone if arms is None else self._candidates(arms)
+        if slots is None:
+            slots = self._candidates(None)  # says that there is no arm
         given: Any = x  # an array as the kernels want it passes at once
         plain = given.__class__ is _ARRAY and given.dtype is _F64 and given.shape == self._shape
-        context = given if plain and given.flags.carray else self._context(x)
+        if plain and given.flags.carray:
+            context = self._last = given
+        else:
+            context = self._context(x)
         z = None if cross is None and self._builds_cross else self._crossed(cross, len(slots))
         slot, score, mean, width = self._choose(context, slots, z)
         # tuple.__new__: half the cost of the NamedTuple's own constructor
-        return tuple.__new__(Decision, (self._table.id_of[slot], score, mean, width))
+        return _new(Decision, (self._table.id_of[slot], score, mean, width))
 
     def _choose(self, x: F64, slots: I64, cross: F64 | None) -> tuple[int, float, float, float]:
         """The best candidate's slot, score, mean and width; ties as the policy was told."""
@@ -240,21 +248,22 @@ class Policy(Slots, ABC):
         slot = self._table.slot_of.get(arm) if arm.__class__ in _NAMES else None
         if slot is None:
             slot = self._table.slot(arm)
-        given: Any = x  # an array as the kernels want it passes at once
-        plain = given.__class__ is _ARRAY and given.dtype is _F64 and given.shape == self._shape
-        context = given if plain and given.flags.carray else self._context(x)
+        given: Any = x  # the array of the last decision has been looked at
+        seen = given is self._last and given.shape == self._shape
+        context = given if seen else self._context(x)
         if reward.__class__ is not float or not -_LARGEST <= reward <= _LARGEST:
             reward = checks.real("reward", reward)
         z = None if cross is None and self._builds_cross else self._cross_row(cross)
         status = self._observe(slot, context, z, reward)
-        if status == GROW:
-            self._grow_pool()
-            status = self._observe(slot, context, z, reward)
-        elif status == NOT_FINITE:
-            checks.vector("x", context, self._d)
+        if status:
+            if status == GROW:
+                self._grow_pool()
+                status = self._observe(slot, context, z, reward)
+            elif status == NOT_FINITE:
+                checks.vector("x", context, self._d)
         self._step += 1
         self._plays[slot] += 1
-        return self._event(slot) if status == CHANGED else None
+        return self._event(slot) if status else None
 
     def _cross_row(self, cross: npt.ArrayLike | None) -> F64 | None:
         row = None if cross is None else checks.vector("cross", cross, self._k or None)[None]

@@ -58,6 +58,10 @@ class HybridPolicy(Policy):
         self._work = np.zeros((7, max(d, k)))
         self._rows({"_cum": factors.prior(d, self._ridge, more=d * k)})
 
+    def _reserve(self, slots: int) -> None:
+        super()._reserve(slots)
+        self._scratch = np.empty((self._k + 3) * self._capacity + self._k)
+
     def _given(self, cross: F64 | None) -> tuple[int, F64]:
         return (self._kind, NO_ROWS) if cross is None else (uniform.GIVEN, cross)
 
@@ -67,7 +71,7 @@ class HybridPolicy(Policy):
         kind, rows = self._given(cross)
         found: tuple[int, float, float, float] = _CHOOSE.call(
             kind, x, slots, self._features, rows, self._cum, self._shared_rows, self._k,
-            self._alpha, self._out,
+            self._alpha, self._out, self._scratch,
         )  # fmt: skip
         if found[0] < 0:
             checks.vector("x", x, self._d)
@@ -77,7 +81,7 @@ class HybridPolicy(Policy):
         kind, rows = self._given(cross)
         return hybrid.score(
             kind, x, slots, self._features, rows, self._cum, self._shared_rows, self._k,
-            self._alpha, self._out,
+            self._alpha, self._out, self._scratch,
         )  # fmt: skip
 
     def _score_many(self, X: F64, slots: I64) -> F64:

@@ -74,6 +74,7 @@ class PSLinUCBDisjoint(RowWindows, RidgeRows):
             ties=ties,
         )
         self._test = MeanResidual(window, threshold)
+        self._window, self._threshold = self._test.window, self._test.threshold
         words = ("seed", "literal")
         self._seed_first = checks.choice("first_window", first_window, words) == "seed"
         d = self._p
@@ -87,9 +88,8 @@ class PSLinUCBDisjoint(RowWindows, RidgeRows):
         )
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
-        test = self._test
         status: int = _OBSERVE.call(
-            slot, x, reward, test.window, test.threshold, self._seed_first, self._ridge,
+            slot, x, reward, self._window, self._threshold, self._seed_first, self._ridge,
             self._cum, self._pre, self._pool, self._links, self._table_rows, self._work,
         )  # fmt: skip
         return status

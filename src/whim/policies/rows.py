@@ -94,7 +94,7 @@ class RidgeRows(RowPolicy):
         if not self._quick:
             return super()._choose(x, slots, cross)
         found: tuple[int, float, float, float] = _CHOOSE.call(x, slots, self._cum, self._alpha)
-        if found[0] < 0:
+        if found[0] < 0:  # not finite
             checks.vector("x", x, self._d)
         return found
 

@@ -73,7 +73,9 @@ class Slots:
         self._priors: dict[str, npt.NDArray[Any]] = {}
         self._plays: list[int] = []
         self._kept: list[str] = []
-        self._live: I64 = self._table.live
+        self._live: I64
+        self._everyone: I64 | None  # the same, or None where there is no arm
+        self._relist()
         self._features: F64 = np.zeros((0, self._m))
         self._out: F64 = np.zeros((0, 3))
         self._rows({"_features": np.zeros(self._m)})
@@ -186,8 +188,12 @@ class Slots:
         if Y is not None and missing:
             first = {arm: i for i, arm in reversed(list(enumerate(ids)))}
             self._features[slots] = Y[[first[arm] for arm in missing]]
-        self._live = self._table.live
+        self._relist()
         return missing
+
+    def _relist(self) -> None:
+        self._live = self._table.live
+        self._everyone = self._live if len(self._live) else None
 
     def retire_arms(self, arms: Iterable[ArmId]) -> None:
         """Remove arms and what was learnt of them alone; added again, they start afresh."""
@@ -195,7 +201,7 @@ class Slots:
         slots = self._table.slots(list(ids)).tolist()
         self._forget(slots, gone=True)
         self._table.retire([self._table.id_of[s] for s in slots])
-        self._live = self._table.live
+        self._relist()
 
     def reset_arms(self, arms: Iterable[ArmId] | None = None) -> None:
         """Forget what was learnt of these arms (all by default), as if they were new.
@@ -292,7 +298,7 @@ class Slots:
         policy._keep(**{name: arrays[name[1:]] for name in policy._kept})
         policy._verify()
         policy._plays[:rows] = arrays["plays"].tolist()
-        policy._live = policy._table.live
+        policy._relist()
         policy._step = header["step"]
         policy._rng.bit_generator.state = header["rng"]
         return policy
