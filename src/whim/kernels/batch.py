@@ -14,7 +14,7 @@ from whim.types import F64, I64
 
 __all__ = ["bounds", "pack_rows"]
 
-_BLOCK = 2048  # contexts a block: enough for BLAS to use its threads, little enough memory
+_BLOCK = 2**22  # scores a block: enough work for BLAS to use its threads, 32 MB of memory
 
 
 @jit
@@ -40,28 +40,27 @@ def expand(X: F64, out: F64) -> None:
 
 
 @jit
-def combine(mean: F64, squared: F64, alpha: float, out: F64) -> None:
-    """``mean + alpha · sqrt(squared)``, with rounding below zero taken as zero."""
-    n, m = mean.shape
+def combine(squared: F64, alpha: float, out: F64) -> None:
+    """``out += alpha · sqrt(squared)``, with rounding below zero taken as zero."""
+    n, m = out.shape
     for i in range(n):
         for j in range(m):
-            out[i, j] = mean[i, j] + alpha * np.sqrt(max(squared[i, j], 0.0))
+            out[i, j] += alpha * np.sqrt(max(squared[i, j], 0.0))
 
 
 def bounds(X: F64, T: F64, P: F64, alpha: float, width: F64 | None = None) -> F64:
     """Upper bounds of every context for every arm, (n, K); ``width``, if given, takes √(xᵀPx)."""
     n, d = X.shape
-    result = np.empty((n, len(T)))
-    features = np.empty((min(n, _BLOCK), factors.packed_size(d)))
-    squared = np.empty((min(n, _BLOCK), len(T)))
-    mean = np.empty_like(squared)
-    for at in range(0, n, _BLOCK):
-        rows = X[at : at + _BLOCK]
-        size = len(rows)
-        expand(rows, features[:size])
-        np.matmul(features[:size], P.T, out=squared[:size])
-        np.matmul(rows, T.T, out=mean[:size])
-        combine(mean[:size], squared[:size], alpha, result[at : at + size])
+    result: F64 = np.matmul(X, T.T)
+    size = min(n, max(1, _BLOCK // len(T)))
+    features = np.empty((size, factors.packed_size(d)))
+    squared = np.empty((size, len(T)))
+    for at in range(0, n, size):
+        rows = X[at : at + size]
+        some = len(rows)
+        expand(rows, features[:some])
+        np.matmul(features[:some], P.T, out=squared[:some])
+        combine(squared[:some], alpha, result[at : at + some])
         if width is not None:
-            width[at : at + size] = np.sqrt(np.maximum(squared[:size], 0.0))
+            width[at : at + some] = np.sqrt(np.maximum(squared[:some], 0.0))
     return result
