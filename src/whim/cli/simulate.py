@@ -142,7 +142,7 @@ def _print(rows: list[dict[str, Any]], result: SimulationResult, title: str) -> 
         f"\n{title}.\nRegret is expected reward lost against the best arm; saved is against "
         f"{_BASELINE}; [low, high] are 95 % intervals over runs. Found and false: changes reported "
         "that there were, and that there were not.\n'told the truth' restarts "
-        "LinUCB at the true change points: no real policy can beat it.",
+        "LinUCB at the true change points: the reference for every detector.",
         highlight=False,
         markup=False,
     )
