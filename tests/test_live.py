@@ -1,0 +1,107 @@
+"""Live calls take short cuts: they are in use, and no array slips through them wrongly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import whim
+from whim.errors import InvalidInputError
+from whim.policies import hybrid, pslinucb_disjoint, pslinucb_hybrid, rows
+
+
+def disjoint() -> whim.PSLinUCBDisjoint:
+    policy = whim.PSLinUCBDisjoint(n_features=4, window=5, threshold=0.4)
+    policy.add_arms(["a", "b", "c"])
+    return policy
+
+
+def mixed() -> whim.PSLinUCBHybrid:
+    policy = whim.PSLinUCBHybrid(n_features=4, n_item_features=2, window=5, threshold=0.4)
+    policy.add_arms(["a", "b", "c"], features=[[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    return policy
+
+
+MAKERS = [disjoint, mixed]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_decision_is_the_best_of_the_ranking(make: type[whim.Policy]) -> None:
+    """The compiled choice and the scores of all candidates come to the same numbers."""
+    policy = make()
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        x = rng.normal(size=4)
+        decision = policy.select(x)
+        assert decision == policy.rank(x)[0]
+        policy.update(decision.arm, x, float(rng.normal()))
+
+
+def test_machine_code_is_called_directly() -> None:
+    """Numba's entry points are no promised interface: this says when they are gone."""
+    for make in MAKERS:
+        policy = make()
+        for _ in range(2):
+            policy.update(policy.select(np.ones(4)).arm, np.ones(4), 1.0)
+    for short_cut in (
+        rows._CHOOSE,
+        pslinucb_disjoint._OBSERVE,
+        hybrid._CHOOSE,
+        pslinucb_hybrid._OBSERVE,
+    ):
+        assert short_cut.call != short_cut._first
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_any_kind_of_vector_gives_the_same(make: type[whim.Policy]) -> None:
+    plain = np.array([0.5, -0.25, 1.0, 2.0])
+    frozen = plain.copy()
+    frozen.flags.writeable = False
+    spaced = np.repeat(plain, 2)[::2]
+    column = np.asfortranarray(np.stack([plain, plain], axis=1))[:, 0]
+    swapped = plain.astype(">f8")
+    kinds = [plain, plain.tolist(), tuple(plain), frozen, spaced, column, swapped]
+    kinds += [plain.astype(np.float32), np.broadcast_to(plain, (2, 4))[1]]
+    policies = [make() for _ in kinds]
+    for _ in range(12):
+        decisions = [p.select(x) for p, x in zip(policies, kinds, strict=True)]
+        assert len(set(decisions)) == 1
+        for policy, x in zip(policies, kinds, strict=True):
+            policy.update(decisions[0].arm, x, 1.0)
+    assert len({policy.to_bytes() for policy in policies}) == 1
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_an_array_changed_between_decision_and_reward_is_looked_at_again(
+    make: type[whim.Policy],
+) -> None:
+    policy = make()
+    x = np.ones(4)
+    policy.select(x)
+    before = policy.to_bytes()
+    x[2] = np.nan
+    with pytest.raises(InvalidInputError, match="x must be finite"):
+        policy.update("a", x, 1.0)
+    x[2] = 1.0
+    x.resize((2, 2), refcheck=False)  # the same array, another shape
+    with pytest.raises(InvalidInputError, match="x must be a vector of length 4"):
+        policy.update("a", x, 1.0)
+    assert policy.to_bytes() == before
+
+
+def test_an_override_of_the_score_is_heard() -> None:
+    """A subclass that scores in its own way must not be passed over by the compiled choice."""
+
+    class Contrary(whim.LinUCBDisjoint):
+        name = "contrary"
+
+        def _score(self, x, slots, cross, noise):  # type: ignore[no-untyped-def]
+            super()._score(x, slots, cross, noise)
+            self._out[: len(slots), 0] *= -1
+            return int(np.argmax(self._out[: len(slots), 0]))
+
+    policy = Contrary(n_features=1, alpha=0.0)
+    policy.add_arms(["good", "bad"])
+    policy.update("good", [1.0], 1.0)
+    policy.update("bad", [1.0], -1.0)
+    assert policy.select([1.0]).arm == "bad"
