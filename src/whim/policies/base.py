@@ -249,7 +249,7 @@ class Policy(Slots, ABC):
         if slot is None:
             slot = self._table.slot(arm)
         given: Any = x  # the array of the last decision has been looked at
-        seen = given is self._last and given.shape == self._shape
+        seen = given is self._last and given.shape == self._shape and given.dtype is _F64
         context = given if seen else self._context(x)
         if reward.__class__ is not float or not -_LARGEST <= reward <= _LARGEST:
             reward = checks.real("reward", reward)
