@@ -39,6 +39,41 @@ POPS = windows.ENDS + 1
 TABLE = windows.ENDS + 2
 
 
+@inline
+def _four(
+    x: F64, cum: F64, a: int, b: int, c: int, e: int
+) -> tuple[float, float, float, float, float, float, float, float]:
+    """Means of four rows, then their squared widths: no sum waits for another's last addition.
+
+    Unsigned numbers spare the compiler Python's indexing from the end.
+    """
+    d = np.uint64(x.shape[0])
+    theta = d * (d + np.uint64(1)) // np.uint64(2)
+    row_0, row_1, row_2, row_3 = np.uint64(a), np.uint64(b), np.uint64(c), np.uint64(e)
+    mean_0, mean_1, mean_2, mean_3 = 0.0, 0.0, 0.0, 0.0
+    quad_0, quad_1, quad_2, quad_3 = 0.0, 0.0, 0.0, 0.0
+    column = d
+    for j in range(d):
+        x_j = x[j]
+        mean_0 += x_j * cum[row_0, theta + j]
+        mean_1 += x_j * cum[row_1, theta + j]
+        mean_2 += x_j * cum[row_2, theta + j]
+        mean_3 += x_j * cum[row_3, theta + j]
+        f_0, f_1, f_2, f_3 = x_j, x_j, x_j, x_j
+        for i in range(j):
+            x_i = x[i]
+            f_0 += cum[row_0, column + i] * x_i
+            f_1 += cum[row_1, column + i] * x_i
+            f_2 += cum[row_2, column + i] * x_i
+            f_3 += cum[row_3, column + i] * x_i
+        quad_0 += cum[row_0, j] * f_0 * f_0
+        quad_1 += cum[row_1, j] * f_1 * f_1
+        quad_2 += cum[row_2, j] * f_2 * f_2
+        quad_3 += cum[row_3, j] * f_3 * f_3
+        column += j
+    return mean_0, mean_1, mean_2, mean_3, quad_0, quad_1, quad_2, quad_3
+
+
 @jit
 def score(x: F64, slots: I64, cum: F64, alpha: float, out: F64) -> int:
     """Upper confidence bounds of the candidates into ``out``; the best one's place.
@@ -47,14 +82,17 @@ def score(x: F64, slots: I64, cum: F64, alpha: float, out: F64) -> int:
     """
     if not factors.finite(x):
         return -1
+    last = slots.shape[0] - 1
+    for c in range(0, slots.shape[0], 4):  # past the end, the last candidate once more
+        c_1, c_2, c_3 = min(c + 1, last), min(c + 2, last), min(c + 3, last)
+        (
+            out[c, 1], out[c_1, 1], out[c_2, 1], out[c_3, 1],
+            out[c, 2], out[c_1, 2], out[c_2, 2], out[c_3, 2],
+        ) = _four(x, cum, slots[c], slots[c_1], slots[c_2], slots[c_3])  # fmt: skip
     best = 0
     for c in range(slots.shape[0]):
-        row = slots[c]
-        mean = factors.predict(cum, row, x)
-        width = alpha * np.sqrt(factors.quad(cum, row, x))
-        out[c, 0] = mean + width
-        out[c, 1] = mean
-        out[c, 2] = width
+        out[c, 2] = alpha * np.sqrt(out[c, 2])
+        out[c, 0] = out[c, 1] + out[c, 2]
         if out[c, 0] > out[best, 0]:
             best = c
     return best
@@ -66,11 +104,21 @@ def choose(x: F64, slots: I64, cum: F64, alpha: float) -> tuple[int, float, floa
     if not factors.finite(x):
         return -1, 0.0, 0.0, 0.0
     chosen, best, best_mean, best_width = slots[0], -np.inf, 0.0, 0.0
-    for c in range(slots.shape[0]):
-        mean = factors.predict(cum, slots[c], x)
-        width = alpha * np.sqrt(factors.quad(cum, slots[c], x))
-        if mean + width > best:
-            chosen, best, best_mean, best_width = slots[c], mean + width, mean, width
+    last = slots.shape[0] - 1
+    for c in range(0, slots.shape[0], 4):
+        s_0, s_1 = slots[c], slots[min(c + 1, last)]
+        s_2, s_3 = slots[min(c + 2, last)], slots[min(c + 3, last)]
+        m_0, m_1, m_2, m_3, q_0, q_1, q_2, q_3 = _four(x, cum, s_0, s_1, s_2, s_3)
+        w_0, w_1 = alpha * np.sqrt(q_0), alpha * np.sqrt(q_1)
+        w_2, w_3 = alpha * np.sqrt(q_2), alpha * np.sqrt(q_3)
+        if m_0 + w_0 > best:
+            chosen, best, best_mean, best_width = s_0, m_0 + w_0, m_0, w_0
+        if m_1 + w_1 > best:
+            chosen, best, best_mean, best_width = s_1, m_1 + w_1, m_1, w_1
+        if m_2 + w_2 > best:
+            chosen, best, best_mean, best_width = s_2, m_2 + w_2, m_2, w_2
+        if m_3 + w_3 > best:
+            chosen, best, best_mean, best_width = s_3, m_3 + w_3, m_3, w_3
     return chosen, best, best_mean, best_width
 
 
@@ -100,7 +148,7 @@ def learn_one(row: int, x: F64, r: float, cum: F64, w: F64) -> int:
     return QUIET
 
 
-@jit
+@lean
 def learn_many(slots: I64, X: F64, rewards: F64, cum: F64, w: F64) -> None:
     """Plain ridge updates in order: LinUCB and Thompson sampling."""
     for i in range(slots.shape[0]):
@@ -191,7 +239,7 @@ def observe(
     )
 
 
-@jit
+@lean
 def observe_many(
     start: int, slots: I64, X: F64, rewards: F64, window: int, threshold: float,
     seed_first: bool, ridge: float, cum: F64, pre: F64, pool: F64, links: I64, table: I64,
