@@ -12,8 +12,7 @@ Shown elsewhere, and not again here:
     test_mucb_that_never_fires_or_forces_is_ucb1
 19  test_experts.py::test_denband_on_stationary_clicks_is_one_ridge_model,
     test_dynamic_linucb_that_never_fails_is_linucb
-
-18 is about replay and belongs to the tests of that.
+18  test_replay_oracle.py, with the literal replay of tests/oracles
 """
 
 from __future__ import annotations
