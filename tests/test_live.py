@@ -7,6 +7,7 @@ import pytest
 
 import whim
 from whim.errors import InvalidInputError
+from whim.kernels import jit
 from whim.policies import hybrid, pslinucb_disjoint, pslinucb_hybrid, rows
 
 
@@ -50,6 +51,16 @@ def test_machine_code_is_called_directly() -> None:
         pslinucb_hybrid._OBSERVE,
     ):
         assert short_cut.call != short_cut._first
+        assert short_cut.kernel.targetoptions[jit._UNCOUNTED] is False
+
+
+def test_without_the_option_kernels_compile_as_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit, "_UNCOUNTED", "_no_such_option")
+
+    def double(x: float) -> float:
+        return 2 * x
+
+    assert jit.lean(double)(1.5) == 3.0
 
 
 @pytest.mark.parametrize("make", MAKERS)

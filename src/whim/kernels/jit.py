@@ -25,6 +25,7 @@ __all__ = ["Direct", "cache_folder", "inline", "jit", "lean", "source_digest"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _HERE = Path(__file__).parent
+_UNCOUNTED = "_nrt"
 
 
 def source_digest(folder: Path = _HERE) -> str:
@@ -85,9 +86,14 @@ def jit(function: Function) -> Function:
 def lean(function: Function) -> Function:
     """As ``jit``, for a live call that allocates nothing: numba then counts no references.
 
-    Taking an array in costs half as much, and a live call takes in many.
+    Taking an array in costs half as much, and a live call takes in many. A numba without the
+    option, which is not promised, compiles as ``jit`` does.
     """
-    return _compiled(function, inline="never", _nrt=False)
+    counted = jit(function)
+    target = getattr(counted, "targetdescr", None)
+    if not hasattr(getattr(target, "options", None), _UNCOUNTED):
+        return counted
+    return _compiled(function, inline="never", **{_UNCOUNTED: False})
 
 
 def inline(function: Function) -> Function:
