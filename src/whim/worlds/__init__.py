@@ -1,5 +1,6 @@
 """Simulators that know their own truth: expected rewards and change points."""
 
-from whim.worlds.piecewise import Episode, PiecewiseLinear
+from whim.worlds.episode import Episode, World
+from whim.worlds.piecewise import PiecewiseLinear
 
-__all__ = ["Episode", "PiecewiseLinear"]
+__all__ = ["Episode", "PiecewiseLinear", "World"]

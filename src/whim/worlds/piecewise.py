@@ -8,32 +8,9 @@ import numpy as np
 
 from whim import checks
 from whim.types import F64
+from whim.worlds.episode import Episode
 
-__all__ = ["Episode", "PiecewiseLinear"]
-
-
-@dataclass(frozen=True, slots=True)
-class Episode:
-    """One run of a world, with its truth beside its data.
-
-    Attributes
-    ----------
-    contexts
-        (T, d): the user of each step.
-    expected
-        (T, K): the expected reward of every arm at every step.
-    rewards
-        (T, K): the reward that each arm would give; the noise is part of the world, so every
-        policy meets the same.
-    changes
-        For each arm, the steps after which its law is new: 2000 means that step 2001 is the
-        first under the new law (what ``OracleRestart`` takes).
-    """
-
-    contexts: F64
-    expected: F64
-    rewards: F64
-    changes: dict[int, list[int]]
+__all__ = ["PiecewiseLinear"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

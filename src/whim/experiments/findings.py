@@ -1,0 +1,123 @@
+"""``Findings``: what an experiment hands to the report; plain data, stored as JSON.
+
+A report is made from stored findings alone, so it can be made again, elsewhere and later.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from whim.errors import InvalidInputError
+
+__all__ = ["Curve", "Figure", "Findings", "Table"]
+
+FORMAT = 1
+
+
+@dataclass(slots=True)
+class Curve:
+    """One line of a figure; ``low`` and ``high`` are its 95 % band, empty when it has none.
+
+    ``style`` is ``"line"``, ``"points"`` (markers, intervals as bars) or ``"reference"`` (dashed,
+    grey: a slope or a paper's number).
+    """
+
+    label: str
+    x: list[float]
+    y: list[float]
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
+    style: str = "line"
+
+
+@dataclass(slots=True)
+class Figure:
+    """One panel: curves over the same axes."""
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: list[Curve]
+    x_log: bool = False
+    y_log: bool = False
+    caption: str = ""
+
+
+@dataclass(slots=True)
+class Table:
+    """Rows of cells; numbers are shown right-aligned, as given in text.
+
+    ``highlight`` lists the rows that are Whim's own policies (drawn bold).
+    """
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    caption: str = ""
+    highlight: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Findings:
+    """One experiment's outcome.
+
+    Attributes
+    ----------
+    id
+        Such as ``synthetic/disjoint``.
+    title, summary
+        A heading and one or two sentences that say what was found.
+    command
+        What reproduces it.
+    settings
+        Every parameter and seed, by name.
+    differences
+        One sentence for each way in which this is not what the paper did or got.
+    warning
+        Said above every table and figure, for instance that a stand-in replaced the data.
+    headline
+        One row for the table at the end of ``whim paper``: label, the paper's value, ours.
+    seconds
+        How long it took.
+    """
+
+    id: str
+    title: str
+    summary: str
+    command: str
+    settings: dict[str, Any]
+    differences: list[str] = field(default_factory=list)
+    warning: str = ""
+    tables: list[Table] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    headline: list[tuple[str, str, str]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def save(self, path: Path) -> None:
+        """Write as JSON, whole or not at all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=1), "utf-8")
+        part.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Findings:
+        """Read what ``save`` wrote."""
+        try:
+            data = json.loads(path.read_text("utf-8"))
+            if data.pop("format") != FORMAT:
+                raise ValueError(f"its format is not {FORMAT}")
+            data["tables"] = [Table(**table) for table in data["tables"]]
+            data["figures"] = [
+                Figure(**{**figure, "curves": [Curve(**c) for c in figure["curves"]]})
+                for figure in data["figures"]
+            ]
+            data["headline"] = [(label, paper, ours) for label, paper, ours in data["headline"]]
+            return cls(**data)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidInputError(
+                f"{path} must be the findings of an experiment: {error}."
+            ) from error

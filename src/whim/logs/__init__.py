@@ -1,0 +1,1 @@
+"""Logged feedback in columns on disk, and readers of others' formats."""
