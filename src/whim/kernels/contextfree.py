@@ -39,6 +39,7 @@ __all__ = [
     "monitor_many",
     "monitor_one",
     "restart_all",
+    "round_robin",
     "score_cusum",
     "score_discounted",
     "score_drawn",
@@ -129,8 +130,8 @@ def score_ucb(
 
 
 @inline
-def _round_robin(live: I64, elapsed: int, gamma: float) -> int:
-    """The slot that M-UCB must play ``elapsed`` steps after its restart, or -1.
+def round_robin(live: I64, elapsed: int, gamma: float) -> int:
+    """The slot whose turn it is ``elapsed`` steps after a restart, or -1.
 
     Counted from 0, so that the last arm has its turn even when N = K (the paper's ``(t - τ) mod
     N`` in 1..K loses it).
@@ -155,7 +156,7 @@ def score_monitored(
         return -1
     elapsed = step - clock[TAU]
     best = _bounds(slots, stats, 2.0 * np.log(elapsed + 1), 1.0, out)
-    turn = _round_robin(live, elapsed, gamma)
+    turn = round_robin(live, elapsed, gamma)
     if turn >= 0:
         for c in range(slots.shape[0]):
             if slots[c] == turn:

@@ -22,6 +22,7 @@ __all__ = [
     "QUIET",
     "SEEDED",
     "TABLE",
+    "best",
     "choose",
     "learn_many",
     "learn_one",
@@ -29,6 +30,7 @@ __all__ = [
     "observe_many",
     "sample",
     "score",
+    "take",
 ]
 
 QUIET, CHANGED, GROW, NOT_FINITE = range(4)
@@ -98,28 +100,36 @@ def score(x: F64, slots: I64, cum: F64, alpha: float, out: F64) -> int:
     return best
 
 
-@lean
-def choose(x: F64, slots: I64, cum: F64, alpha: float) -> tuple[int, float, float, float]:
-    """Slot, score, mean and width of the best candidate: ``score`` for a caller who needs one."""
+@inline
+def best(x: F64, slots: I64, cum: F64, alpha: float) -> tuple[int, float, float, float]:
+    """Place, score, mean and width of the best candidate; place -1 if x is not finite."""
     if not factors.finite(x):
         return -1, 0.0, 0.0, 0.0
-    chosen, best, best_mean, best_width = slots[0], -np.inf, 0.0, 0.0
+    chosen, best, best_mean, best_width = 0, -np.inf, 0.0, 0.0
     last = slots.shape[0] - 1
     for c in range(0, slots.shape[0], 4):
-        s_0, s_1 = slots[c], slots[min(c + 1, last)]
-        s_2, s_3 = slots[min(c + 2, last)], slots[min(c + 3, last)]
-        m_0, m_1, m_2, m_3, q_0, q_1, q_2, q_3 = _four(x, cum, s_0, s_1, s_2, s_3)
+        c_1, c_2, c_3 = min(c + 1, last), min(c + 2, last), min(c + 3, last)
+        m_0, m_1, m_2, m_3, q_0, q_1, q_2, q_3 = _four(
+            x, cum, slots[c], slots[c_1], slots[c_2], slots[c_3]
+        )
         w_0, w_1 = alpha * np.sqrt(q_0), alpha * np.sqrt(q_1)
         w_2, w_3 = alpha * np.sqrt(q_2), alpha * np.sqrt(q_3)
         if m_0 + w_0 > best:
-            chosen, best, best_mean, best_width = s_0, m_0 + w_0, m_0, w_0
+            chosen, best, best_mean, best_width = c, m_0 + w_0, m_0, w_0
         if m_1 + w_1 > best:
-            chosen, best, best_mean, best_width = s_1, m_1 + w_1, m_1, w_1
+            chosen, best, best_mean, best_width = c_1, m_1 + w_1, m_1, w_1
         if m_2 + w_2 > best:
-            chosen, best, best_mean, best_width = s_2, m_2 + w_2, m_2, w_2
+            chosen, best, best_mean, best_width = c_2, m_2 + w_2, m_2, w_2
         if m_3 + w_3 > best:
-            chosen, best, best_mean, best_width = s_3, m_3 + w_3, m_3, w_3
+            chosen, best, best_mean, best_width = c_3, m_3 + w_3, m_3, w_3
     return chosen, best, best_mean, best_width
+
+
+@lean
+def choose(x: F64, slots: I64, cum: F64, alpha: float) -> tuple[int, float, float, float]:
+    """Slot, score, mean and width of the best candidate; slot -1 if x is not finite."""
+    place, score, mean, width = best(x, slots, cum, alpha)
+    return (slots[place] if place >= 0 else -1), score, mean, width
 
 
 @jit
@@ -174,10 +184,11 @@ def restart(
 
 
 @inline
-def _observe(
+def take(
     row: int, x: F64, r: float, window: int, threshold: float, seed_first: bool, ridge: float,
     cum: F64, pre: F64, pool: F64, links: I64, table: I64, work: F64,
 ) -> int:  # fmt: skip
+    """``observe`` for a context that is known to be finite."""
     if windows.full(table, row, pool, links):
         return GROW
     d = x.shape[0]
@@ -234,9 +245,7 @@ def observe(
     """
     if not factors.finite(x):
         return NOT_FINITE
-    return _observe(
-        row, x, r, window, threshold, seed_first, ridge, cum, pre, pool, links, table, work
-    )
+    return take(row, x, r, window, threshold, seed_first, ridge, cum, pre, pool, links, table, work)
 
 
 @lean
@@ -250,7 +259,7 @@ def observe_many(
     Returns where to go on and why it stopped.
     """
     for i in range(start, slots.shape[0]):
-        status = _observe(
+        status = take(
             slots[i], X[i], rewards[i], window, threshold, seed_first, ridge,
             cum, pre, pool, links, table, work,
         )  # fmt: skip

@@ -37,6 +37,7 @@ __all__ = [
     "discount_score_many",
     "discount_theta",
     "drop",
+    "radius",
     "record_size",
     "slide_many",
     "slide_one",
@@ -141,6 +142,24 @@ def _bound(
     for j in range(phi.shape[0]):
         square += u[j] * u[j]
     return mean, np.sqrt(fade * fade * ldl.quad(sums, row, V.shape[1], u) + ridge * square)
+
+
+@jit
+def radius(
+    t: int, p: int, alpha: float, gamma: float, ridge: float, sigma: float, delta: float,
+    bound_x: float, bound_theta: float,
+) -> float:  # fmt: skip
+    """``alpha`` or, if that is nan, β_t of Russac et al. after ``t`` updates."""
+    if not np.isnan(alpha):
+        return alpha
+    mass = float(t)
+    if gamma < 1.0:
+        rate = 2.0 * np.log(gamma)
+        mass = np.expm1(t * rate) / np.expm1(rate)
+    volume = p * np.log1p(bound_x**2 * mass / (ridge * p))
+    noise = sigma * np.sqrt(2.0 * np.log(1.0 / delta) + volume)
+    beta: float = np.sqrt(ridge) * bound_theta + noise
+    return beta
 
 
 @jit

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from whim.kernels import factors, windows
+from whim.kernels import contextfree, disjoint, factors, windows
 from whim.kernels.disjoint import CHANGED, GROW, NOT_FINITE, QUIET
 from whim.kernels.jit import inline, jit
 from whim.types import F64, I64
 
-__all__ = ["TABLE", "least_norm", "observe", "observe_many"]
+__all__ = ["TABLE", "least_norm", "observe", "observe_many", "score"]
 
 # columns of ``table`` after those of the window: the newer half's first record, and slides
 MIDDLE = windows.ENDS
@@ -81,6 +81,22 @@ def least_norm(A: F64, b: F64, theta: F64) -> None:
             part /= A[j, j]
             for i in range(d):
                 theta[i] += V[i, j] * part
+
+
+@jit
+def score(
+    x: F64, slots: I64, cum: F64, alpha: float, live: I64, elapsed: int, gamma: float, out: F64
+) -> int:
+    """LinUCB's bounds; the candidate whose turn it is in the round robin scores +inf."""
+    best = disjoint.score(x, slots, cum, alpha, out)
+    turn = contextfree.round_robin(live, elapsed, gamma)
+    if best < 0 or turn < 0:
+        return best
+    for c in range(slots.shape[0]):
+        if slots[c] == turn:
+            out[c, 0] = np.inf
+            return c
+    return best
 
 
 @inline

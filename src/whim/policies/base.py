@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from whim.errors import InvalidInputError
 from whim.policies.slots import Slots
 from whim.types import F64, I64, ArmId, ChangeEvent, Decision
 
-__all__ = ["CHANGED", "GROW", "NOT_FINITE", "QUIET", "Policy"]
+__all__ = ["CHANGED", "GROW", "NOT_FINITE", "QUIET", "Loop", "Policy"]
 
 QUIET, CHANGED, GROW, NOT_FINITE = range(4)
 _ARRAY, _F64 = np.ndarray, np.dtype(np.float64)
@@ -28,6 +28,19 @@ _LARGEST = checks.LARGEST
 _NAMES = frozenset((str, int))  # ids that can be looked up without a further check
 _NOTHING: F64 = np.zeros(0)
 _new = tuple.__new__
+
+
+class Loop(NamedTuple):
+    """Which loop of ``kernels.loops``, the arrays that it works on, and what a decision draws.
+
+    ``draw`` names a method of the random stream; a decision takes ``each`` numbers from it, or
+    one a candidate if that is negative.
+    """
+
+    name: str
+    state: tuple[Any, ...]
+    draw: str = ""
+    each: int = 0
 
 
 class Policy(Slots, ABC):
@@ -72,6 +85,14 @@ class Policy(Slots, ABC):
     def _grow_pool(self) -> None:
         """Make room after GROW."""
         raise NotImplementedError
+
+    def _loop(self) -> Loop | None:
+        """How this policy enters a compiled loop (kernels.loops); None: by live calls only.
+
+        To be given beside ``_score`` and ``_observe``: a subclass that changes these and not
+        this is walked by live calls.
+        """
+        return None
 
     # -- decisions ------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from whim import checks
 from whim.kernels import contextfree
+from whim.policies.base import Loop
 from whim.policies.contextfree import ContextFreePolicy, horizon_and_changes
 from whim.types import F64, I64
 
@@ -83,6 +84,17 @@ class CUSUMUCB(ContextFreePolicy):
         return contextfree.cusum_one(
             slot, x, reward, self._warmup, self._drift, self._threshold,
             self._stats, self._total, self._work,
+        )  # fmt: skip
+
+    def _loop(self) -> Loop:
+        return Loop(
+            "cusum",
+            (
+                self._stats, self._total, self._explore, self._warmup, self._drift,
+                self._threshold, self._work,
+            ),
+            "random",
+            2,
         )  # fmt: skip
 
     def _observe_many(

@@ -9,7 +9,8 @@ import numpy as np
 
 from whim import checks
 from whim.kernels import experts, factors
-from whim.policies.rows import RowPolicy
+from whim.policies.base import Loop
+from whim.policies.rows import NO_ROWS, RowPolicy
 from whim.types import F64, I64, ChangeEvent
 
 __all__ = ["DenBand"]
@@ -224,6 +225,16 @@ class DenBand(RowPolicy):
             kind, x, slot, self._features, rows, reward, self._settings, self._model,
             self._audit, self._gates, self._counts, self._order, self._marks, self._ring,
             self._admitted, self._work, self._phi,
+        )  # fmt: skip
+
+    def _loop(self) -> Loop:
+        return Loop(
+            "denband",
+            (
+                self._kind, self._features, NO_ROWS, self._settings, self._model, self._audit,
+                self._order, self._marks, self._phi, self._gates, self._counts, self._ring,
+                self._admitted, self._work,
+            ),
         )  # fmt: skip
 
     def _observe_many(

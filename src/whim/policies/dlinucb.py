@@ -9,8 +9,8 @@ import numpy as np
 from whim import checks
 from whim.errors import InvalidInputError
 from whim.kernels import factors, forgetting
-from whim.policies.base import QUIET
-from whim.policies.rows import RowPolicy
+from whim.policies.base import QUIET, Loop
+from whim.policies.rows import NO_ROWS, RowPolicy
 from whim.types import F64, I64, ArmId
 
 __all__ = ["DLinUCB"]
@@ -91,12 +91,18 @@ class DLinUCB(RowPolicy):
             ties=ties,
         )
         self._gamma = checks.number("gamma", gamma, above=0, most=1)
-        self._alpha = checks.optional("alpha", alpha, least=0)
-        self._sigma = checks.number("sigma", sigma, least=0)
-        self._delta = checks.number("delta", delta, above=0, below=1)
-        self._bound_theta = checks.number("bound_theta", bound_theta, least=0)
-        self._bound_x = checks.number("bound_x", bound_x, least=0)
+        fixed = checks.optional("alpha", alpha, least=0)
         p = self._p
+        self._bounds = (  # what ``forgetting.radius`` takes after the number of updates
+            p,
+            math.nan if fixed is None else fixed,
+            self._gamma,
+            self._ridge,
+            checks.number("sigma", sigma, least=0),
+            checks.number("delta", delta, above=0, below=1),
+            checks.number("bound_x", bound_x, least=0),
+            checks.number("bound_theta", bound_theta, least=0),
+        )
         self._start: I64
         self._keep(_start=np.zeros(1, np.int64))
         self._factors = np.zeros((1, factors.packed_size(p + 1)))
@@ -133,18 +139,7 @@ class DLinUCB(RowPolicy):
 
     def _radius(self) -> float:
         """α, or β_t of Russac et al. for the updates since the models were last all empty."""
-        if self._alpha is not None:
-            return self._alpha
-        t = self._step - int(self._start[0])
-        if self._gamma == 1.0:
-            mass = float(t)
-        else:
-            rate = 2.0 * math.log(self._gamma)
-            mass = math.expm1(t * rate) / math.expm1(rate)
-        p, ridge = self._p, self._ridge
-        volume = p * math.log1p(self._bound_x**2 * mass / (ridge * p))
-        noise = self._sigma * math.sqrt(2.0 * math.log(1.0 / self._delta) + volume)
-        return math.sqrt(ridge) * self._bound_theta + noise
+        return forgetting.radius(self._step - self._start.item(), *self._bounds)
 
     def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
         kind, rows = self._given(cross)
@@ -168,6 +163,15 @@ class DLinUCB(RowPolicy):
         return forgetting.discount_one(
             kind, slot, x, self._features, rows, reward, self._step + 1, self._gamma,
             self._sums, self._touched, self._work,
+        )  # fmt: skip
+
+    def _loop(self) -> Loop:
+        return Loop(
+            "discounted_linear",
+            (
+                self._sums, self._touched, self._start, self._bounds, self._kind, self._features,
+                NO_ROWS, self._factors, self._work,
+            ),
         )  # fmt: skip
 
     def _observe_many(

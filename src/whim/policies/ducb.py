@@ -9,7 +9,7 @@ import numpy as np
 
 from whim import checks
 from whim.kernels import contextfree
-from whim.policies.base import QUIET
+from whim.policies.base import QUIET, Loop
 from whim.policies.contextfree import ContextFreePolicy, horizon_and_changes
 from whim.types import F64, I64
 
@@ -75,6 +75,12 @@ class DUCB(ContextFreePolicy):
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
         return contextfree.discount_one(
             slot, x, reward, self._step, self._gamma, self._stats, self._total
+        )
+
+    def _loop(self) -> Loop:
+        return Loop(
+            "discounted_ucb",
+            (self._stats, self._total, self._gamma, self._xi, self._bound),
         )
 
     def _observe_many(

@@ -9,7 +9,8 @@ import numpy as np
 
 from whim import checks
 from whim.kernels import factors, slaves
-from whim.policies.rows import RowPolicy
+from whim.policies.base import Loop
+from whim.policies.rows import NO_ROWS, RowPolicy
 from whim.types import F64, I64, ChangeEvent
 
 __all__ = ["DynamicLinUCB"]
@@ -187,6 +188,15 @@ class DynamicLinUCB(RowPolicy):
             kind, x, slot, self._features, rows, reward, self._settings, self._model,
             self._fails, self._counts, self._badness, self._order, self._marks, self._work,
             self._phi,
+        )  # fmt: skip
+
+    def _loop(self) -> Loop:
+        return Loop(
+            "dynamic",
+            (
+                self._kind, self._features, NO_ROWS, self._settings, self._model, self._badness,
+                self._order, self._marks, self._phi, self._fails, self._counts, self._work,
+            ),
         )  # fmt: skip
 
     def _observe_many(

@@ -10,7 +10,7 @@ from whim import checks
 from whim.errors import InvalidInputError
 from whim.kernels import batch, factors, hybrid, uniform
 from whim.kernels.jit import Direct
-from whim.policies.base import QUIET, Policy
+from whim.policies.base import QUIET, Loop, Policy
 from whim.policies.rows import NO_ROWS
 from whim.types import F64, I64, ArmId
 
@@ -97,6 +97,15 @@ class HybridPolicy(Policy):
         return hybrid.learn_one(
             kind, x, slot, self._features, rows, reward, self._cum, self._shared_rows,
             self._k, self._work,
+        )  # fmt: skip
+
+    def _loop(self) -> Loop | None:
+        return Loop("linucb_hybrid", (*self._hybrid_state(), self._work))
+
+    def _hybrid_state(self) -> tuple[Any, ...]:
+        return (
+            self._cum, self._shared_rows, self._k, self._alpha, self._kind, self._features,
+            NO_ROWS, self._scratch,
         )  # fmt: skip
 
     def _observe_many(

@@ -7,7 +7,7 @@ import copy
 import numpy as np
 
 from whim.kernels import batch, disjoint, uniform
-from whim.policies.base import Policy
+from whim.policies.base import Loop, Policy
 from whim.policies.rows import RidgeRows
 from whim.types import F64, I64
 
@@ -90,6 +90,12 @@ class LinTS(RidgeRows):
             kind, x, slots, self._features, rows, self._cum, self._alpha, noise, self._out,
             self._phi,
         )  # fmt: skip
+
+    def _loop(self) -> Loop:
+        if self._own:
+            state = (self._cum, self._alpha, self._w)
+            return Loop("thompson", state, "standard_normal", -1)
+        return Loop("thompson_shared", self._shared_state(), "standard_normal", self._p)
 
     def _score_many(self, X: F64, slots: I64) -> F64:
         if not self._own:

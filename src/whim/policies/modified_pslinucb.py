@@ -9,7 +9,8 @@ import numpy as np
 
 from whim import checks
 from whim.errors import InvalidInputError
-from whim.kernels import modified
+from whim.kernels import contextfree, modified
+from whim.policies.base import Loop
 from whim.policies.rows import RidgeRows
 from whim.policies.windowed import RowWindows
 from whim.types import F64, I64, ChangeEvent
@@ -110,34 +111,34 @@ class ModifiedPSLinUCB(RowWindows, RidgeRows):
             }
         )
 
-    def _forced(self) -> int:
-        """The slot whose turn it is in the round robin, or -1 (0-based form, docs/math.md)."""
-        n = len(self._live)
-        if self._gamma == 0 or n == 0:
-            return -1
-        turn = (self._step - self._restarted.item()) % max(n, math.floor(n / self._gamma))
-        return int(self._live[turn]) if turn < n else -1
+    def _elapsed(self) -> int:
+        return self._step - self._restarted.item()
 
     def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
-        best = super()._score(x, slots, cross, noise)
-        forced = self._forced()
-        if best < 0 or forced < 0:
-            return best
-        place = np.flatnonzero(slots == forced)
-        if not len(place):
-            return best
-        self._out[place[0], 0] = np.inf
-        return int(place[0])
+        return modified.score(
+            x, slots, self._cum, self._alpha, self._live, self._elapsed(), self._gamma, self._out
+        )
 
     def _score_many(self, X: F64, slots: I64) -> F64:
         result = super()._score_many(X, slots)
-        result[:, slots == self._forced()] = np.inf
+        turn = contextfree.round_robin(self._live, self._elapsed(), self._gamma)
+        result[:, slots == turn] = np.inf
         return result
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
         return modified.observe(
             slot, x, reward, self._window, self._threshold, self._ridge, self._live,
             self._cum, self._half, self._pool, self._links, self._table_rows, self._work,
+        )  # fmt: skip
+
+    def _loop(self) -> Loop:
+        return Loop(
+            "modified_ps",
+            (
+                self._cum, self._alpha, self._live, self._restarted, self._gamma, self._window,
+                self._threshold, self._ridge, self._half, self._pool, self._links,
+                self._table_rows, self._work,
+            ),
         )  # fmt: skip
 
     def _observe_many(

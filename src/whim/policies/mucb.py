@@ -10,6 +10,7 @@ import numpy as np
 from whim import checks
 from whim.errors import InvalidInputError
 from whim.kernels import contextfree
+from whim.policies.base import Loop
 from whim.policies.contextfree import ContextFreePolicy
 from whim.policies.windowed import RowWindows
 from whim.types import F64, I64
@@ -81,6 +82,15 @@ class MUCB(RowWindows, ContextFreePolicy):
         return contextfree.monitor_one(
             slot, x, reward, self._step, self._window, self._threshold,
             self._stats, self._pool, self._links, self._table_rows, self._clock, self._work,
+        )  # fmt: skip
+
+    def _loop(self) -> Loop:
+        return Loop(
+            "monitored",
+            (
+                self._stats, self._live, self._clock, self._gamma, self._window, self._threshold,
+                self._pool, self._links, self._table_rows, self._work,
+            ),
         )  # fmt: skip
 
     def _observe_many(

@@ -8,6 +8,7 @@ from whim import checks
 from whim.detectors import MeanResidual
 from whim.kernels import disjoint, factors
 from whim.kernels.jit import Direct
+from whim.policies.base import Loop
 from whim.policies.rows import RidgeRows
 from whim.policies.windowed import RowWindows
 from whim.types import F64, I64, ChangeEvent
@@ -93,6 +94,15 @@ class PSLinUCBDisjoint(RowWindows, RidgeRows):
             self._cum, self._pre, self._pool, self._links, self._table_rows, self._work,
         )  # fmt: skip
         return status
+
+    def _loop(self) -> Loop:
+        return Loop(
+            "ps_disjoint",
+            (
+                self._cum, self._alpha, self._window, self._threshold, self._seed_first,
+                self._ridge, self._pre, self._pool, self._links, self._table_rows, self._work,
+            ),
+        )  # fmt: skip
 
     def _observe_many(
         self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64

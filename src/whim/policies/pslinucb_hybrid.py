@@ -8,6 +8,7 @@ from whim import checks
 from whim.detectors import MeanResidual
 from whim.kernels import disjoint, factors, hybrid
 from whim.kernels.jit import Direct
+from whim.policies.base import Loop
 from whim.policies.hybrid import HybridPolicy
 from whim.policies.windowed import RowWindows
 from whim.types import F64, I64, ChangeEvent
@@ -105,6 +106,16 @@ class PSLinUCBHybrid(RowWindows, HybridPolicy):
             self._k, self._pool, self._links, self._table_rows, self._work,
         )  # fmt: skip
         return status
+
+    def _loop(self) -> Loop:
+        return Loop(
+            "ps_hybrid",
+            (
+                *self._hybrid_state(), self._test.window, self._test.threshold, self._seed_first,
+                self._exact, self._ridge, self._pre, self._pool, self._links, self._table_rows,
+                self._work,
+            ),
+        )  # fmt: skip
 
     def _observe_many(
         self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64

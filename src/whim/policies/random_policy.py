@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 
 from whim.kernels import contextfree
-from whim.policies.base import QUIET
+from whim.policies.base import QUIET, Loop
 from whim.policies.contextfree import ContextFreePolicy
 from whim.types import F64, I64
 
@@ -49,6 +49,9 @@ class Random(ContextFreePolicy):
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
         return contextfree.skip_one(x)
+
+    def _loop(self) -> Loop:
+        return Loop("drawn", (), "random", -1)
 
     def _observe_many(
         self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64

@@ -16,7 +16,7 @@ from whim import checks
 from whim.errors import InvalidInputError
 from whim.kernels import batch, disjoint, factors, forgetting, uniform
 from whim.kernels.jit import Direct
-from whim.policies.base import QUIET, Policy
+from whim.policies.base import QUIET, Loop, Policy
 from whim.types import F64, I64, ArmId
 
 __all__ = ["NO_ROWS", "RidgeRows", "RowPolicy"]
@@ -131,6 +131,14 @@ class RidgeRows(RowPolicy):
         return uniform.learn_one(
             kind, x, slot, self._features, rows, reward, self._cum, self._phi, self._w
         )
+
+    def _loop(self) -> Loop | None:
+        if self._own:
+            return Loop("linucb", (self._cum, self._alpha, self._w))
+        return Loop("linucb_shared", self._shared_state())
+
+    def _shared_state(self) -> tuple[Any, ...]:
+        return self._cum, self._alpha, self._kind, self._features, NO_ROWS, self._phi, self._w
 
     def _observe_many(
         self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64

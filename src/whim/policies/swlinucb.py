@@ -8,7 +8,8 @@ import numpy as np
 
 from whim import checks
 from whim.kernels import forgetting, windows
-from whim.policies.rows import RidgeRows
+from whim.policies.base import Loop
+from whim.policies.rows import NO_ROWS, RidgeRows
 from whim.policies.windowed import WindowPool
 from whim.types import F64, I64
 
@@ -119,6 +120,13 @@ class SWLinUCB(WindowPool, RidgeRows):
             kind, slot, x, self._features, rows, reward, self._window, self._ridge,
             self._cum, self._chain, self._pool, self._links, self._ends, self._work,
         )  # fmt: skip
+
+    def _loop(self) -> Loop:
+        state = (
+            self._cum, self._alpha, self._kind, self._features, NO_ROWS, self._phi, self._window,
+            self._ridge, self._chain, self._pool, self._links, self._ends, self._work,
+        )  # fmt: skip
+        return Loop("sliding_linear" if self._own else "sliding_shared", state)
 
     def _observe_many(
         self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64

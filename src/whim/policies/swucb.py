@@ -9,6 +9,7 @@ import numpy as np
 
 from whim import checks
 from whim.kernels import contextfree
+from whim.policies.base import Loop
 from whim.policies.contextfree import ContextFreePolicy, horizon_and_changes
 from whim.types import F64, I64
 
@@ -81,6 +82,15 @@ class SWUCB(ContextFreePolicy):
         return contextfree.slide_one(
             slot, x, reward, self._window, self._stats, self._ring, self._values, self._clock
         )
+
+    def _loop(self) -> Loop:
+        return Loop(
+            "sliding_ucb",
+            (
+                self._stats, self._window, self._xi, self._bound, self._ring, self._values,
+                self._clock,
+            ),
+        )  # fmt: skip
 
     def _observe_many(
         self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whim import checks
 from whim.kernels import contextfree
-from whim.policies.base import QUIET
+from whim.policies.base import QUIET, Loop
 from whim.policies.contextfree import ContextFreePolicy
 from whim.types import F64, I64
 
@@ -59,6 +59,9 @@ class UCB(ContextFreePolicy):
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
         return contextfree.learn_one(slot, x, reward, self._stats)
+
+    def _loop(self) -> Loop:
+        return Loop("ucb", (self._stats, self._logarithm, self._alpha))
 
     def _observe_many(
         self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64

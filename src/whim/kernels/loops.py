@@ -1,0 +1,366 @@
+"""Whole compiled loops: a policy decides and learns over a stretch of events, nothing else.
+
+The loop is written once, as ``_walk``. Each policy enters it by two lines that hand its state to
+the very kernels that serve live calls, ``decide`` and ``learn``; ``_loop`` binds them and
+compiles. A loop stops where Python has something to do and is called again: after a change that
+must be reported, before a play that the windows cannot hold, when random numbers run out.
+
+A stretch has contexts ``X``, and pools as slots: event i's candidates are
+``members[offsets[p] : offsets[p + 1]]`` with p = ``pool_of[i]``. How rewards are known (``mode``):
+MATCH, a log of one shown candidate: an event counts only if the choice is the place ``logged[i]``,
+else it leaves no trace; ONE, ``rewards[i, 0]`` at that place and 0 at all others; EACH,
+``rewards[i, c]`` at place c.
+"""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any
+
+from whim.kernels import (
+    contextfree,
+    disjoint,
+    experts,
+    factors,
+    forgetting,
+    hybrid,
+    modified,
+    slaves,
+    uniform,
+)
+from whim.kernels.jit import inline, jit
+from whim.types import F64, I64
+
+__all__ = [
+    "CHANGED", "DRY", "EACH", "GROW", "MATCH", "NOT_FINITE", "ONE", "QUIET",
+    "cusum", "denband", "discounted_linear", "discounted_ucb", "drawn", "dynamic", "linucb",
+    "linucb_hybrid", "linucb_shared", "modified_ps", "monitored", "ps_disjoint", "ps_hybrid",
+    "sliding_linear", "sliding_shared", "sliding_ucb", "thompson", "thompson_shared", "ucb",
+]  # fmt: skip
+
+QUIET, CHANGED, GROW, NOT_FINITE, DRY = range(5)
+MATCH, ONE, EACH = range(3)
+
+State = tuple[Any, ...]
+
+
+def decide(state: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+    """Stands for a policy's choice: the best candidate's place, -1 if x is not finite."""
+    raise NotImplementedError
+
+
+def learn(state: State, step: int, row: int, x: F64, r: float) -> int:
+    """Stands for a policy's observe step."""
+    raise NotImplementedError
+
+
+def _walk(
+    start: int, step: int, until: int, mode: int, X: F64, pool_of: I64, offsets: I64,
+    members: I64, logged: I64, rewards: F64, noise: F64, at: int, each: int, state: State,
+    out: F64, chosen: I64,
+) -> tuple[int, int, int, int]:  # fmt: skip
+    """Events from ``start`` on; where to go on, the step, the place in ``noise``, why it stopped.
+
+    ``chosen`` takes the place of each choice. A decision uses ``each`` random numbers, or one a
+    candidate if that is negative; those of an event that left no trace are used again. Stops
+    after step ``until`` as well.
+    """
+    for i in range(start, X.shape[0]):
+        pool = pool_of[i]
+        slots = members[offsets[pool] : offsets[pool + 1]]
+        drawn = each if each >= 0 else slots.shape[0]
+        if at + drawn > noise.shape[0]:
+            return i, step, at, DRY
+        x = X[i]
+        best = decide(state, step, x, slots, noise[at:], out)
+        if best < 0:
+            return i, step, at, NOT_FINITE
+        chosen[i] = best
+        if mode == MATCH:
+            if best != logged[i]:
+                continue
+            r = rewards[i, 0]
+        elif mode == ONE:
+            r = rewards[i, 0] if best == logged[i] else 0.0
+        else:
+            r = rewards[i, best]
+        status = learn(state, step, slots[best], x, r)
+        if status == GROW:
+            return i, step, at, GROW
+        step += 1
+        at += drawn
+        if status != QUIET or step == until:
+            return i + 1, step, at, status
+    return X.shape[0], step, at, QUIET
+
+
+def _loop(name: str, decide: Any, learn: Any) -> Any:
+    """``_walk`` with these two in place of the stand-ins, compiled and cached under ``name``."""
+    bound = FunctionType(_walk.__code__, {**globals(), "decide": decide, "learn": learn}, name)
+    bound.__qualname__ = f"walk_{name}"
+    bound.__module__ = __name__
+    return jit(bound)
+
+
+# -- context-free -------------------------------------------------------------------------------
+
+
+@inline
+def _drawn_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+    return contextfree.score_drawn(x, slots.shape[0], noise, out)
+
+
+@inline
+def _drawn_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    return QUIET
+
+
+@inline
+def _ucb_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+    stats, logarithm, alpha = s
+    return contextfree.score_ucb(x, slots, stats, step, logarithm, alpha, out)
+
+
+@inline
+def _ucb_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    return contextfree.learn_one(row, x, r, s[0])
+
+
+@inline
+def _monitored_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+    stats, live, clock, gamma = s[:4]
+    return contextfree.score_monitored(x, slots, stats, live, step, clock, gamma, out)
+
+
+@inline
+def _monitored_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    stats, _, clock, _, window, threshold, pool, links, table, work = s
+    return contextfree.monitor_one(
+        row, x, r, step, window, threshold, stats, pool, links, table, clock, work
+    )
+
+
+@inline
+def _discounted_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+    stats, total, gamma, xi, bound = s
+    return contextfree.score_discounted(x, slots, stats, step, total, gamma, xi, bound, out)
+
+
+@inline
+def _discounted_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    stats, total, gamma = s[:3]
+    return contextfree.discount_one(row, x, r, step, gamma, stats, total)
+
+
+@inline
+def _sliding_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+    stats, window, xi, bound = s[:4]
+    return contextfree.score_sliding(x, slots, stats, step, window, xi, bound, out)
+
+
+@inline
+def _sliding_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    stats, window, _, _, ring, values, clock = s
+    return contextfree.slide_one(row, x, r, window, stats, ring, values, clock)
+
+
+@inline
+def _cusum_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+    stats, total, explore = s[:3]
+    return contextfree.score_cusum(x, slots, stats, total, explore, noise, out)
+
+
+@inline
+def _cusum_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    stats, total, _, warmup, drift, threshold, work = s
+    return contextfree.cusum_one(row, x, r, warmup, drift, threshold, stats, total, work)
+
+
+drawn = _loop("drawn", _drawn_decide, _drawn_learn)
+ucb = _loop("ucb", _ucb_decide, _ucb_learn)
+monitored = _loop("monitored", _monitored_decide, _monitored_learn)
+discounted_ucb = _loop("discounted_ucb", _discounted_decide, _discounted_learn)
+sliding_ucb = _loop("sliding_ucb", _sliding_decide, _sliding_learn)
+cusum = _loop("cusum", _cusum_decide, _cusum_learn)
+
+
+# -- one model an arm ---------------------------------------------------------------------------
+
+
+@inline
+def _own_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+    return disjoint.best(x, slots, s[0], s[1])[0]
+
+
+@inline
+def _own_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    factors.learn(s[0], row, x, r, s[2])
+    return QUIET
+
+
+@inline
+def _thompson_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+    return disjoint.sample(x, slots, s[0], s[1], noise, out)
+
+
+@inline
+def _ps_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    cum, _, window, threshold, seed_first, ridge, pre, pool, links, table, work = s
+    return disjoint.take(
+        row, x, r, window, threshold, seed_first, ridge, cum, pre, pool, links, table, work
+    )
+
+
+@inline
+def _modified_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+    cum, alpha, live, restarted, gamma = s[:5]
+    return modified.score(x, slots, cum, alpha, live, step - restarted[0], gamma, out)
+
+
+@inline
+def _modified_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    cum, _, live, _, _, window, threshold, ridge, half, pool, links, table, work = s
+    return modified.observe(
+        row, x, r, window, threshold, ridge, live, cum, half, pool, links, table, work
+    )
+
+
+linucb = _loop("linucb", _own_decide, _own_learn)
+thompson = _loop("thompson", _thompson_decide, _own_learn)
+ps_disjoint = _loop("ps_disjoint", _own_decide, _ps_learn)
+modified_ps = _loop("modified_ps", _modified_decide, _modified_learn)
+
+
+# -- one model for all, and both ----------------------------------------------------------------
+
+
+@inline
+def _shared_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+    model, alpha, kind, features, rows, phi = s[:6]
+    return uniform.score(kind, x, slots, features, rows, model, alpha, out, phi)
+
+
+@inline
+def _shared_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    model, _, kind, features, rows, phi, w = s
+    return uniform.learn_one(kind, x, row, features, rows, r, model, phi, w)
+
+
+@inline
+def _thompson_shared(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+    model, alpha, kind, features, rows, phi = s[:6]
+    return uniform.sample(kind, x, slots, features, rows, model, alpha, noise, out, phi)
+
+
+@inline
+def _hybrid_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+    cum, shared, k, alpha, kind, features, rows, scratch = (
+        s[0],
+        s[1],
+        s[2],
+        s[3],
+        s[4],
+        s[5],
+        s[6],
+        s[7],
+    )
+    return hybrid.score(kind, x, slots, features, rows, cum, shared, k, alpha, out, scratch)
+
+
+@inline
+def _hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    cum, shared, k, _, kind, features, rows, _, work = s
+    return hybrid.learn_one(kind, x, row, features, rows, r, cum, shared, k, work)
+
+
+@inline
+def _ps_hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    (
+        cum, shared, k, _, kind, features, rows, _, window, threshold, seed_first, exact, ridge,
+        pre, pool, links, table, work,
+    ) = s  # fmt: skip
+    return hybrid.observe(
+        kind, x, row, features, rows, r, window, threshold, seed_first, exact, ridge, cum, pre,
+        shared, k, pool, links, table, work,
+    )  # fmt: skip
+
+
+linucb_shared = _loop("linucb_shared", _shared_decide, _shared_learn)
+thompson_shared = _loop("thompson_shared", _thompson_shared, _shared_learn)
+linucb_hybrid = _loop("linucb_hybrid", _hybrid_decide, _hybrid_learn)
+ps_hybrid = _loop("ps_hybrid", _hybrid_decide, _ps_hybrid_learn)
+
+
+# -- models that forget, and ensembles ----------------------------------------------------------
+
+
+@inline
+def _fading_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+    sums, touched, start, bounds, kind, features, rows, V, work = s
+    p, alpha, gamma, ridge, sigma, delta, bound_x, bound_theta = bounds
+    beta = forgetting.radius(
+        step - start[0], p, alpha, gamma, ridge, sigma, delta, bound_x, bound_theta
+    )
+    return forgetting.discount_score(
+        kind, x, slots, features, rows, sums, touched, step, gamma, beta, ridge, V, work, out
+    )
+
+
+@inline
+def _fading_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    sums, touched, _, bounds, kind, features, rows, _, work = s
+    return forgetting.discount_one(
+        kind, row, x, features, rows, r, step + 1, bounds[2], sums, touched, work
+    )
+
+
+@inline
+def _window_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    cum, _, kind, features, rows, _, window, ridge, chain, pool, links, ends, work = s
+    return forgetting.slide_one(
+        kind, row, x, features, rows, r, window, ridge, cum, chain, pool, links, ends, work
+    )
+
+
+@inline
+def _denband_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+    kind, features, rows, settings, model, audit, order, marks, phi = s[:9]
+    return experts.score(
+        kind, x, slots, features, rows, settings, model, audit, order, marks, out, phi
+    )
+
+
+@inline
+def _denband_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    (
+        kind, features, rows, settings, model, audit, order, marks, phi, gates, counts, ring,
+        admitted, work,
+    ) = s  # fmt: skip
+    return experts.observe(
+        kind, x, row, features, rows, r, settings, model, audit, gates, counts, order, marks,
+        ring, admitted, work, phi,
+    )  # fmt: skip
+
+
+@inline
+def _dynamic_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+    kind, features, rows, settings, model, badness, order, marks, phi = s[:9]
+    return slaves.score(
+        kind, x, slots, features, rows, settings, model, badness, order, marks, out, phi
+    )
+
+
+@inline
+def _dynamic_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    kind, features, rows, settings, model, badness, order, marks, phi, fails, counts, work = s
+    return slaves.observe(
+        kind, x, row, features, rows, r, settings, model, fails, counts, badness, order, marks,
+        work, phi,
+    )  # fmt: skip
+
+
+discounted_linear = _loop("discounted_linear", _fading_decide, _fading_learn)
+sliding_linear = _loop("sliding_linear", _own_decide, _window_learn)
+sliding_shared = _loop("sliding_shared", _shared_decide, _window_learn)
+denband = _loop("denband", _denband_decide, _denband_learn)
+dynamic = _loop("dynamic", _dynamic_decide, _dynamic_learn)
