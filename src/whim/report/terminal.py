@@ -23,7 +23,7 @@ def headline_table(findings: Iterable[Findings]) -> RenderableType:
     --------
     >>> from rich.console import Console
     >>> found = Findings("a/b", "A", "", "", {}, headline=[("Regret saved", "41 %", "39 %")])
-    >>> Console(width=40).print(headline_table([found]))
+    >>> Console(width=40).print(headline_table([found]))  # doctest: +NORMALIZE_WHITESPACE
      what          paper   ours
     ─────────────────────────────
      Regret saved   41 %   39 %
@@ -34,7 +34,7 @@ def headline_table(findings: Iterable[Findings]) -> RenderableType:
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1))
-    table.add_column("what", ratio=None, overflow="fold")
+    table.add_column("what", overflow="fold")
     table.add_column("paper", justify="right", overflow="fold")
     table.add_column("ours", justify="right", overflow="fold", style="bold")
     notes = []
