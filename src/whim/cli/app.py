@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from whim.cli import policies, simulate
+from whim.cli import policies, report, simulate
 
 __all__ = ["app"]
 
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 app.command("simulate")(simulate.simulate)
 app.command("policies")(policies.policies)
+app.command("report")(report.report)
 
 
 def _version(asked: bool) -> None:

@@ -1,76 +1,66 @@
-"""``simulate``: several policies over the same users, noise and changes, run by run."""
+"""``simulate``: several policies over the same users, pools, noise and changes, run by run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from whim import checks
 from whim.errors import InvalidInputError
-from whim.policies import Policy
+from whim.evaluate.detection import Detection, score_detection
+from whim.evaluate.follow import Follower
+from whim.evaluate.outcome import SimulationResult
+from whim.evaluate.spread import spread
+from whim.policies import OracleRestart, Policy, from_bytes
+from whim.policies.walk import EACH, Stretch
 from whim.types import F64, I64
-from whim.worlds import Episode, PiecewiseLinear
+from whim.worlds import Episode, World
 
-__all__ = ["SimulationResult", "simulate"]
+__all__ = ["Maker", "fresh", "play", "sealed", "simulate"]
 
-
-@dataclass(frozen=True, slots=True)
-class SimulationResult:
-    """What happened, policy by policy.
-
-    Attributes
-    ----------
-    steps
-        The steps at which regret was noted.
-    regret
-        For each policy, (runs, steps): expected reward lost against the best arm so far.
-    found, false_alarms
-        For each policy and run: changes that it reported after they happened, and reports of an
-        arm with no change since its last one.
-    changes
-        For each run, the changes that there were.
-    """
-
-    steps: I64
-    regret: dict[str, F64]
-    found: dict[str, I64]
-    false_alarms: dict[str, I64]
-    changes: I64
+Maker = Policy | Callable[[Episode], Policy]
 
 
 def simulate(
-    world: PiecewiseLinear,
-    policies: Mapping[str, Policy | Callable[[Episode], Policy]],
+    world: World,
+    policies: Mapping[str, Maker],
     *,
     horizon: int = 20_000,
     runs: int = 10,
     seed: int = 0,
     points: int = 200,
+    jobs: int = 1,
+    engine: str = "local",
+    address: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> SimulationResult:
-    """Run every policy over the same ``runs`` episodes of a world.
+    """Run every policy over the same ``runs`` episodes of a world, in compiled loops.
 
     Parameters
     ----------
     world
-        Where users, rewards and changes come from.
+        Where users, pools, rewards and changes come from.
     policies
-        By label: a policy with no arms, of which each run uses a copy, or a function that makes
-        one for an episode (an ``OracleRestart`` must be told its changes).
+        By label: a policy with no arms, of which each run uses a copy with a random stream of
+        its own, or a function that makes one for an episode (an ``OracleRestart`` must be told
+        its changes).
     horizon, runs, seed
         Steps of a run, how many runs, and the world's seed. Adding a policy changes no other's
         result.
     points
         How many points of the regret curve to keep.
+    jobs, engine, address
+        Where runs are spread: see ``spread``. The result does not depend on it.
     progress
-        Called with the number of steps just done.
+        Called with the number of runs done.
 
     Examples
     --------
     >>> import whim
-    >>> world = PiecewiseLinear(n_arms=4, n_features=2, period=200)
+    >>> world = whim.worlds.PiecewiseLinear(n_arms=4, n_features=2, period=200)
     >>> result = simulate(
     ...     world, {"LinUCB": whim.LinUCBDisjoint(n_features=2)}, horizon=400, runs=2
     ... )
@@ -78,60 +68,81 @@ def simulate(
     (2, 200)
     """
     checks.integer("runs", runs, 1)
-    for label, made in policies.items():
-        if isinstance(made, Policy) and made.arms:
-            raise InvalidInputError(f"policies must have no arms yet, got {label!r} with some.")
+    checks.integer("horizon", horizon, 1)
+    checks.integer("points", points, 1)
+    if not policies:
+        raise InvalidInputError("policies must hold at least one policy, got none.")
+    makers = {label: sealed(label, made) for label, made in policies.items()}
     at = np.unique(np.linspace(1, horizon, min(points, horizon)).astype(np.int64))
-    regret = {label: np.empty((runs, len(at))) for label in policies}
-    found = {label: np.zeros(runs, np.int64) for label in policies}
-    false_alarms = {label: np.zeros(runs, np.int64) for label in policies}
-    changes = np.zeros(runs, np.int64)
-    for run in range(runs):
-        episode = world.episode(horizon=horizon, seed=seed, run=run)
-        changes[run] = sum(map(len, episode.changes.values()))
-        for label, made in policies.items():
-            if isinstance(made, Policy):
-                policy = type(made).from_bytes(made.to_bytes())
-            else:
-                policy = made(episode)
-            lost, events = _play(policy, episode, progress)
-            regret[label][run] = np.cumsum(lost)[at - 1]
-            found[label][run], false_alarms[label][run] = _matched(events, episode.changes)
-    return SimulationResult(at, regret, found, false_alarms, changes)
+    tasks = [(horizon, seed, run) for run in range(runs)]
+    work = partial(_run, world, makers, at)
+    found = spread(
+        work, tasks, jobs=jobs, engine=engine, address=address, progress=progress
+    )
+    labels = list(policies)
+    return SimulationResult(
+        settings={"world": world.describe(), "horizon": horizon, "runs": runs, "seed": seed}
+        | {"policies": {label: repr(made) for label, made in policies.items()}},
+        steps=at,
+        regret={b: np.array([run["regret"][b] for run in found]) for b in labels},
+        reward={b: np.array([run["reward"][b] for run in found]) for b in labels},
+        detections={b: [Detection(*run["detection"][b]) for run in found] for b in labels},
+        changes=np.array([run["changes"] for run in found]),
+    )
 
 
-def _play(
-    policy: Policy, episode: Episode, progress: Callable[[int], None] | None
-) -> tuple[F64, list[tuple[int, int]]]:
-    """Expected reward lost at each step, and (arm, step) of each reported change."""
-    horizon, n_arms = episode.expected.shape
-    policy.add_arms(range(n_arms))
-    chosen = np.empty(horizon, np.int64)
-    events = []
-    rewards = episode.rewards.tolist()
-    noted = 0
-    for t, x in enumerate(list(episode.contexts)):
-        arm: int = policy.select(x).arm  # type: ignore[assignment]
-        event = policy.update(arm, x, rewards[t][arm])
-        if event is not None:
-            events.append((arm, event.step))
-        chosen[t] = arm
-        if progress is not None and (t + 1) % 500 == 0:
-            progress(500)
-            noted += 500
-    if progress is not None:
-        progress(horizon - noted)
-    expected = episode.expected
-    return expected.max(1) - expected[np.arange(horizon), chosen], events
+def sealed(label: str, made: Any) -> bytes | Callable[[Episode], Policy]:
+    """What a task carries: a policy as bytes, or a function as it is."""
+    if isinstance(made, Policy):
+        if made.arms:
+            raise InvalidInputError(f"policies must have no arms yet, got {label!r} with some.")
+        return made.to_bytes()
+    if not callable(made):
+        raise InvalidInputError(
+            f"policies must be policies or functions that make one, got {made!r} for {label!r}."
+        )
+    return made  # type: ignore[no-any-return]
 
 
-def _matched(events: list[tuple[int, int]], changes: dict[int, list[int]]) -> tuple[int, int]:
-    found = false = 0
-    last = dict.fromkeys(changes, 0)
-    for arm, step in events:
-        if any(last[arm] < c < step for c in changes[arm]):
-            found += 1
-        else:
-            false += 1
-        last[arm] = step
-    return found, false
+def fresh(data: bytes, run: int) -> Policy:
+    """The policy that was sealed, with a random stream for this run; run 0 has its own."""
+    policy = from_bytes(data)
+    inner = policy.policy if isinstance(policy, OracleRestart) else policy
+    if run:
+        seeds = [inner.params.get("seed", 0), run]
+        inner._rng = np.random.Generator(np.random.PCG64(seeds))
+    return policy
+
+
+def _run(
+    world: World, makers: dict[str, Any], at: I64, task: tuple[int, int, int]
+) -> dict[str, Any]:
+    horizon, seed, run = task
+    episode = world.episode(horizon=horizon, seed=seed, run=run)
+    found: dict[str, Any] = {"regret": {}, "reward": {}, "detection": {}}
+    found["changes"] = sum(map(len, episode.changes.values()))
+    for label, made in makers.items():
+        policy = fresh(made, run) if isinstance(made, bytes) else made(episode)
+        lost, reward, detection = play(policy, episode)
+        found["regret"][label] = np.cumsum(lost)[at - 1]
+        found["reward"][label] = reward
+        found["detection"][label] = tuple(detection)
+    return found
+
+
+def play(policy: Policy, episode: Episode) -> tuple[F64, float, Detection]:
+    """One policy over one episode: expected reward lost a step, mean reward, changes found."""
+    steps = np.arange(len(episode.contexts))
+    n_arms = len(episode.features) or int(episode.members.max()) + 1
+    follower = Follower(policy, range(n_arms), np.arange(n_arms), episode.features)
+    stretch = Stretch(
+        EACH, episode.contexts, episode.pool_of, episode.offsets, episode.members,
+        np.full(len(steps), -1), np.nan_to_num(episode.rewards),
+    )  # fmt: skip
+    walked = follower.go(stretch)
+    lost = episode.best - episode.expected[steps, walked.chosen]
+    arms = episode.members[episode.offsets[episode.pool_of] + walked.chosen]
+    reports = [(event.arm, i + 1) for i, event in walked.changes]
+    played = {a: np.flatnonzero(arms == a) + 1 for a, _ in reports if isinstance(a, int)}
+    detection = score_detection(reports, episode.changes, played)
+    return lost, float(episode.rewards[steps, walked.chosen].mean()), detection

@@ -1,0 +1,72 @@
+"""How well changes were found: which, how soon, and how often there was nothing to find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from whim.types import ArmId
+
+__all__ = ["Detection", "score_detection"]
+
+
+class Detection(NamedTuple):
+    """One run: changes found with the delay of each, changes missed, and false alarms.
+
+    A change of an arm is found by the first report of that arm before its next change; every
+    other report is a false alarm. ``delays`` are in steps, ``plays`` in plays of that arm.
+    """
+
+    delays: list[int]
+    plays: list[int]
+    missed: int
+    false_alarms: int
+
+    @property
+    def found(self) -> int:
+        return len(self.delays)
+
+
+def score_detection(
+    reports: Iterable[tuple[ArmId, int]],
+    changes: Mapping[int, Sequence[int]],
+    played: Mapping[int, Sequence[int]] | None = None,
+) -> Detection:
+    """Compare reports (arm, step) with the true changes of each arm.
+
+    Parameters
+    ----------
+    reports
+        In order. A report of all arms (arm ``None``) is compared with the changes of all.
+    changes
+        For each arm the steps after which its law is new.
+    played
+        For each arm the steps (from 1) at which it was played, to count delays in plays.
+
+    Examples
+    --------
+    >>> score_detection([("a", 150), ("a", 180), ("b", 20)], {"a": [100, 200], "b": []})
+    Detection(delays=[50], plays=[], missed=1, false_alarms=2)
+    """
+    every = sorted({step for steps in changes.values() for step in steps})
+    found: dict[tuple[ArmId, int], int] = {}
+    false_alarms = 0
+    shared = False
+    for arm, step in reports:
+        shared |= arm is None
+        steps = every if arm is None else changes.get(arm, ())  # type: ignore[call-overload]
+        past = [c for c in steps if c < step]
+        if past and (arm, past[-1]) not in found:
+            found[arm, past[-1]] = step
+        else:
+            false_alarms += 1
+    total = len(every) if shared else sum(map(len, changes.values()))
+    plays = []
+    if played is not None and not shared:
+        for (arm, change), step in found.items():
+            at = np.asarray(played.get(arm, ()))  # type: ignore[call-overload]
+            plays.append(int(((at > change) & (at <= step)).sum()))
+    delays = [step - change for (_, change), step in found.items()]
+    return Detection(delays, plays, total - len(found), false_alarms)

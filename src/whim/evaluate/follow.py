@@ -1,0 +1,109 @@
+"""``Follower``: a policy that meets arms as a stream of events brings them.
+
+Arms are added on sight, in the order of the pool that brings them; an arm that comes back with
+other features has them replaced. Between two such events the stream runs in compiled loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from whim.policies import OracleRestart, Policy
+from whim.policies.walk import Stretch, Walked, walk
+from whim.types import F64, I64, ArmId, ChangeEvent
+
+__all__ = ["Follower"]
+
+
+class Follower:
+    """Walk a policy over events whose pools hold items, an item being an arm with its features.
+
+    Parameters
+    ----------
+    policy
+        Has no arms yet.
+    ids
+        The arms' ids.
+    item_arm
+        For each item, which arm it is.
+    features
+        (items, m): used if the policy takes item features.
+    """
+
+    def __init__(self, policy: Policy, ids: Sequence[ArmId], item_arm: I64, features: F64) -> None:
+        self.policy = policy
+        self._ids = ids
+        self._item_arm = item_arm
+        self._features = features if policy.n_item_features else None
+        inner = policy.policy if isinstance(policy, OracleRestart) else policy
+        self._slot_of = inner._table.slot_of
+        self._current = np.full(len(ids), -1)  # the item that an arm is at present
+        self._slots = np.zeros(len(item_arm), np.int64)
+        self._seen = np.zeros(len(item_arm), bool)
+        # features that change matter only to a policy that looks at them
+        self._changeable = self._features is not None and len(item_arm) > len(ids)
+
+    def go(self, stretch: Stretch) -> Walked:
+        """Walk over events in order; ``members`` holds items here."""
+        n = len(stretch.X)
+        chosen = np.empty(n, np.int64)
+        changes: list[tuple[int, ChangeEvent]] = []
+        starts = self._starts(stretch)
+        for start, stop in zip(starts, [*starts[1:], n], strict=True):
+            pool = stretch.pool_of[start]
+            self._meet(stretch.members[stretch.offsets[pool] : stretch.offsets[pool + 1]])
+            cut = slice(start, stop)
+            part = stretch._replace(
+                X=stretch.X[cut],
+                pool_of=stretch.pool_of[cut],
+                members=self._slots[stretch.members],
+                logged=stretch.logged[cut],
+                rewards=stretch.rewards[cut],
+            )
+            walked = walk(self.policy, part)
+            chosen[cut] = walked.chosen
+            changes += [(start + i, event) for i, event in walked.changes]
+        return Walked(chosen, changes)
+
+    def _starts(self, stretch: Stretch) -> list[int]:
+        """Events before which an arm must be added or its features replaced; 0 first."""
+        switches = np.flatnonzero(np.diff(stretch.pool_of, prepend=-1))
+        if self._changeable:  # look at each pool as it comes up
+            starts, current = [0], self._current.copy()
+            for i in switches.tolist():
+                items = self._pool(stretch, i)
+                if (current[self._item_arm[items]] != items).any():
+                    current[self._item_arm[items]] = items
+                    starts.append(i)
+            return sorted(set(starts))
+        n_pools = len(stretch.offsets) - 1
+        first_use = np.full(n_pools, len(stretch.X))
+        np.minimum.at(first_use, stretch.pool_of[switches], switches)
+        first_seen = np.full(len(self._item_arm), len(stretch.X))
+        np.minimum.at(first_seen, stretch.members, np.repeat(first_use, np.diff(stretch.offsets)))
+        new = first_seen[~self._seen]
+        return sorted({0, *new[new < len(stretch.X)].tolist()})
+
+    @staticmethod
+    def _pool(stretch: Stretch, event: int) -> I64:
+        pool = stretch.pool_of[event]
+        return stretch.members[stretch.offsets[pool] : stretch.offsets[pool + 1]]
+
+    def _meet(self, items: I64) -> None:
+        """Add the arms of a pool that are new, and give those that changed their features."""
+        arms = self._item_arm[items]
+        before = self._current[arms]
+        new = items[before < 0]
+        if len(new):
+            ids = [self._ids[a] for a in self._item_arm[new].tolist()]
+            rows = None if self._features is None else self._features[new]
+            self.policy.add_arms(ids, rows)
+        other = items[(before >= 0) & (before != items)]
+        if len(other) and self._features is not None:
+            ids = [self._ids[a] for a in self._item_arm[other].tolist()]
+            self.policy.set_features(ids, self._features[other])
+        self._current[arms] = items
+        self._slots[items] = [self._slot_of[self._ids[a]] for a in arms.tolist()]
+        self._seen[items] = True

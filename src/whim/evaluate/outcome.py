@@ -1,0 +1,159 @@
+"""``SimulationResult``: what happened, policy by policy; as a table, a figure or files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from whim import checks
+from whim.errors import WhimError
+from whim.evaluate.detection import Detection
+from whim.evaluate.intervals import Band, band, gain, mean_interval
+from whim.types import F64, I64
+
+if TYPE_CHECKING:
+    import polars
+    from matplotlib.figure import Figure
+
+__all__ = ["SimulationResult", "axes", "write_frames"]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """What happened, policy by policy.
+
+    Attributes
+    ----------
+    settings
+        The world and how it was run.
+    steps
+        The steps at which regret was noted.
+    regret
+        For each policy, (runs, steps): expected reward lost against the best arm so far.
+    reward
+        For each policy, (runs,): mean reward of a step; the click rate where rewards are clicks.
+    detections
+        For each policy and run, how changes were found.
+    changes
+        For each run, the changes that there were.
+    """
+
+    settings: dict[str, Any]
+    steps: I64
+    regret: dict[str, F64]
+    reward: dict[str, F64]
+    detections: dict[str, list[Detection]]
+    changes: I64
+
+    def curve(self, label: str) -> Band:
+        """Mean regret over runs at each of ``steps``, with its band."""
+        return band(self.regret[label])
+
+    def rows(self, baseline: str | None = None) -> list[dict[str, Any]]:
+        """One row a policy: estimates with intervals; saved regret is against ``baseline``.
+
+        The baseline is the first policy unless named.
+        """
+        labels = list(self.regret)
+        checks.choice("baseline", baseline or labels[0], tuple(labels))
+        base = self.regret[baseline or labels[0]][:, -1]
+        rows = []
+        for label in labels:
+            final = self.regret[label][:, -1]
+            seen = self.detections[label]
+            delays = [delay for d in seen for delay in d.delays]
+            plays = [delay for d in seen for delay in d.plays]
+            steps = len(seen) * int(self.steps[-1])
+            row: dict[str, Any] = {"policy": label}
+            row |= _columns("regret", mean_interval(final))
+            row |= _columns("saved", gain(final, base))
+            row |= _columns("reward", mean_interval(self.reward[label]))
+            row |= {
+                "changes": float(self.changes.mean()),
+                "found": float(np.mean([d.found for d in seen])),
+                "missed": float(np.mean([d.missed for d in seen])),
+                "false_alarms": float(np.mean([d.false_alarms for d in seen])),
+                "false_per_10000": sum(d.false_alarms for d in seen) * 1e4 / steps,
+                "delay_median": float(np.median(delays)) if delays else None,
+                "delay_plays_median": float(np.median(plays)) if plays else None,
+            }
+            rows.append(row)
+        return rows
+
+    def table(self, baseline: str | None = None) -> polars.DataFrame:
+        """``rows`` as a frame."""
+        import polars
+
+        return polars.DataFrame(self.rows(baseline))
+
+    def curves(self) -> polars.DataFrame:
+        """Tidy: a row a policy, run and step, with the regret so far."""
+        import polars
+
+        runs = len(self.changes)
+        frames = [
+            polars.DataFrame(
+                {
+                    "policy": [label] * runs * len(self.steps),
+                    "run": np.repeat(np.arange(runs), len(self.steps)),
+                    "step": np.tile(self.steps, runs),
+                    "regret": regret.ravel(),
+                }
+            )
+            for label, regret in self.regret.items()
+        ]
+        return polars.concat(frames)
+
+    def plot(self) -> Figure:
+        """Mean regret over time with 95 % bands."""
+        figure, ax = axes()
+        for label in self.regret:
+            mean, low, high = self.curve(label)
+            [line] = ax.plot(self.steps, mean, label=label)
+            ax.fill_between(self.steps, low, high, color=line.get_color(), alpha=0.2, lw=0)
+        ax.set(xlabel="step", ylabel="regret: expected reward lost")
+        ax.legend(frameon=False)
+        return figure
+
+    def save(self, folder: str | Path) -> Path:
+        """Write ``curves.parquet`` and ``result.json`` (settings and table) into a folder."""
+        return write_frames(
+            folder, {"settings": self.settings, "policies": self.rows()}, {"curves": self.curves()}
+        )
+
+
+def _columns(name: str, interval: tuple[float, float, float]) -> dict[str, float]:
+    value, low, high = interval
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
+
+
+def axes() -> tuple[Figure, Any]:
+    """A figure and its axes; matplotlib is asked for when it is missing."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise WhimError("Figures need matplotlib: pip install 'whim[plot]'.") from error
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    ax = figure.subplots()
+    ax.spines[["top", "right"]].set_visible(False)
+    return figure, ax
+
+
+def write_frames(
+    folder: str | Path, summary: dict[str, Any], frames: dict[str, polars.DataFrame]
+) -> Path:
+    """Write frames as Parquet and the summary as JSON, each file whole or not at all."""
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    for name, frame in frames.items():
+        part = target / f".{name}.part"
+        frame.write_parquet(part)
+        part.replace(target / f"{name}.parquet")
+    part = target / ".result.part"
+    part.write_text(json.dumps(summary, indent=1, default=str), "utf-8")
+    part.replace(target / "result.json")
+    return target
