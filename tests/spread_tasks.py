@@ -1,19 +1,24 @@
-"""Task functions for the tests of ``spread``: real small runs, importable by any worker."""
+"""For the tests of ``spread``: small real runs that any worker can import, and what counts them."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 import uuid
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import whim
 from whim.errors import InvalidInputError
 from whim.evaluate.simulate import simulate
+from whim.evaluate.spread import spread
 from whim.worlds import PiecewiseLinear
 
 
@@ -75,12 +80,20 @@ def sleep(settings: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def environment(_: int) -> dict[str, Any]:
+def wait(settings: dict[str, Any]) -> dict[str, Any]:
+    """Seed 0 is over at once, the others when there is a file ``go``."""
+    mark(settings)
+    if settings["seed"]:
+        until(Path(settings["marks"], "go").exists, "the test lets go")
+    return {}
+
+
+def threads(_: int) -> dict[str, Any]:
     from threadpoolctl import threadpool_info
 
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-    threads = [library["num_threads"] for library in threadpool_info()]
-    return {"names": [os.environ.get(name) for name in names], "threads": threads}
+    counts = [library["num_threads"] for library in threadpool_info()]
+    return {"names": [os.environ.get(name) for name in names], "threads": counts}
 
 
 def odd(settings: dict[str, Any]) -> Any:
@@ -100,3 +113,54 @@ def odd(settings: dict[str, Any]) -> Any:
         "no dict": 3,
     }
     return kinds[settings["kind"]]
+
+
+# -- in the test's own process -------------------------------------------------
+
+
+def bits(results: list[Any]) -> list[Any]:
+    """Results in a form that is equal only when every bit is."""
+    assert results
+    return [
+        {
+            key: (value.dtype.str, value.shape, value.tobytes())
+            if isinstance(value, np.ndarray)
+            else json.dumps(value)
+            for key, value in result.items()
+        }
+        for result in results
+    ]
+
+
+def tasks(folder: Path | None = None, n: int = 6, **more: Any) -> list[dict[str, Any]]:
+    if folder is not None:
+        folder.mkdir(exist_ok=True)
+        more["marks"] = str(folder)
+    return [{"seed": seed, **more} for seed in range(n)]
+
+
+def calls(folder: Path) -> Counter[int]:
+    """How often each seed was run."""
+    return Counter(int(path.name.split("-")[0]) for path in folder.glob("*-*"))
+
+
+def until(holds: Callable[[], Any], what: str, seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"waited {seconds:g} s in vain: {what}"
+        time.sleep(0.02)
+
+
+def check_errors(how: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match=r"^window must be an integer >= 2, got 0\.$"):
+        spread(fail, tasks(n=4, kind="whim"), **how)
+    with pytest.raises(ZeroDivisionError) as caught:
+        spread(fail, tasks(n=4, kind="other"), **how)
+    assert str(caught.value) == "no steps"
+    assert caught.value.__notes__ == ["in task 2: {'seed': 2, 'kind': 'other'}"]
+
+
+def environment() -> dict[str, str]:
+    """For another process: it can import whim and these tests."""
+    folders = [str(Path(whim.__file__).parent.parent), str(Path(__file__).parent.parent)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}

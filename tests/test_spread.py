@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,45 +18,11 @@ import psutil
 import pytest
 
 from tests import spread_tasks
+from tests.spread_tasks import bits, calls, check_errors, environment, tasks, until
 from whim.errors import InvalidInputError, WhimError
 from whim.evaluate.spread import spread
 from whim.evaluate.store import TaskStore
 from whim.evaluate.sweep import grid, sweep
-
-ROOT = Path(__file__).parent.parent
-
-
-def bits(results: list[Any]) -> list[Any]:
-    """Results in a form that is equal only when every bit is."""
-    assert results
-    return [
-        {
-            key: (value.dtype.str, value.shape, value.tobytes())
-            if isinstance(value, np.ndarray)
-            else json.dumps(value)
-            for key, value in result.items()
-        }
-        for result in results
-    ]
-
-
-def tasks(folder: Path | None = None, n: int = 6, **more: Any) -> list[dict[str, Any]]:
-    if folder is not None:
-        folder.mkdir(exist_ok=True)
-        more["marks"] = str(folder)
-    return [{"seed": seed, **more} for seed in range(n)]
-
-
-def calls(folder: Path) -> Counter[int]:
-    """How often each seed was run."""
-    return Counter(int(path.name.split("-")[0]) for path in folder.glob("*-*"))
-
-
-def until(holds: Callable[[], Any], what: str, seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, f"waited {seconds:g} s in vain: {what}"
-        time.sleep(0.02)
 
 
 def workers_here() -> list[psutil.Process]:
@@ -93,10 +56,10 @@ def test_two_jobs_give_the_bits_of_one_in_order_and_tell_how_far_they_are(
 
 
 def test_each_worker_has_one_thread() -> None:
-    for result in spread(spread_tasks.environment, [0, 1], jobs=2):
+    for result in spread(spread_tasks.threads, [0, 1], jobs=2):
         assert result["names"] == ["1", "1", "1"]
         assert set(result["threads"]) == {1}
-    assert set(spread(spread_tasks.environment, [0])[0]["threads"]) == {1}
+    assert set(spread(spread_tasks.threads, [0])[0]["threads"]) == {1}
 
 
 def test_the_runs_of_a_killed_worker_are_done_again(tmp_path: Path, alone: list[Any]) -> None:
@@ -118,15 +81,6 @@ def test_errors_come_up_as_they_are(how: dict[str, Any]) -> None:
     check_errors(how)
 
 
-def check_errors(how: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError, match=r"^window must be an integer >= 2, got 0\.$"):
-        spread(spread_tasks.fail, tasks(n=4, kind="whim"), **how)
-    with pytest.raises(ZeroDivisionError) as caught:
-        spread(spread_tasks.fail, tasks(n=4, kind="other"), **how)
-    assert str(caught.value) == "no steps"
-    assert caught.value.__notes__ == ["in task 2: {'seed': 2, 'kind': 'other'}"]
-
-
 def test_an_interruption_here_ends_the_workers(tmp_path: Path, alone: list[Any]) -> None:
     todo = tasks(tmp_path / "marks")
     store = TaskStore(tmp_path / "store")
@@ -141,7 +95,7 @@ def test_an_interruption_here_ends_the_workers(tmp_path: Path, alone: list[Any])
     until(lambda: not workers_here(), "workers end")
     kept = [task["seed"] for task in todo if store.get(spread_tasks.regret, task) is not None]
     assert len(kept) == 3
-    assert bits(spread(spread_tasks.regret, todo, jobs=2, store=store)) == alone
+    assert bits(spread(spread_tasks.regret, todo, store=store)) == alone
     assert all(calls(tmp_path / "marks")[seed] == 1 for seed in kept)
 
 
@@ -365,11 +319,3 @@ def test_ray_says_what_to_install() -> None:
         pytest.skip("ray is installed")
     with pytest.raises(WhimError, match=r"pip install 'whim\[ray\]'"):
         spread(spread_tasks.regret, tasks(n=1), engine="ray")
-
-
-def environment() -> dict[str, str]:
-    """For another process: it can import whim and these tests."""
-    import whim
-
-    folders = [str(Path(whim.__file__).parent.parent), str(ROOT)]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}

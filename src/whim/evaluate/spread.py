@@ -6,6 +6,7 @@ where it runs. Results depend on the task alone, never on the engine or the numb
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import importlib
@@ -230,18 +231,19 @@ def _dask(call: Callable[..., tuple[int, Any]], left: dict[int, Any], address: s
             client.wait_for_workers(1, timeout=_PATIENCE)
         except TimeoutError:
             raise WhimError(f"the dask scheduler {address} has no worker.") from None
-        finished = distributed.as_completed(futures, with_results=True, raise_errors=False)
         places = dict(zip((future.key for future in futures), left, strict=True))
+        finished = distributed.as_completed(futures, loop=client.loop)
         del futures  # a result leaves the cluster when it has come
-        for future, result in finished:
-            if future.status == "finished":
-                yield result
-            elif future.status != "error":
-                raise WhimError(f"the dask scheduler {address} is gone.")
-            elif isinstance(result[1], distributed.KilledWorker):
-                raise WhimError(_given_up([places[future.key]], left)) from result[1]
-            else:
-                raise result[1].with_traceback(result[2])
+        for future in finished:
+            try:
+                output = future.result()
+            except distributed.KilledWorker as error:
+                raise WhimError(_given_up([places[future.key]], left)) from error
+            except (Exception, asyncio.CancelledError) as error:
+                if future.status == "error":  # the task's own
+                    raise
+                raise WhimError(f"the dask scheduler {address} is gone: {error!r}") from error
+            yield output
 
 
 def _ray(
