@@ -160,8 +160,17 @@ def _alter(path: Path) -> None:
     path.write_bytes(data)
 
 
+def _swap(path: Path) -> None:
+    other = next(one for one in path.parent.glob(f"*{path.suffix}") if one != path)
+    path.write_bytes(other.read_bytes())
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
 @pytest.mark.parametrize("suffix", [".json", ".npz"])
-@pytest.mark.parametrize("harm", [_cut, _alter, Path.unlink, lambda path: path.write_bytes(b"")])
+@pytest.mark.parametrize("harm", [_cut, _alter, _swap, _empty, Path.unlink])
 def test_a_damaged_entry_is_done_again(
     suffix: str, harm: Callable[[Path], Any], tmp_path: Path, alone: list[Any]
 ) -> None:

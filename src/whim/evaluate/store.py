@@ -81,7 +81,7 @@ class TaskStore:
         try:
             stored = json.loads((self.path / f"{name}.json").read_bytes())
             plain: dict[str, Any] = stored["result"]
-            if stored["sealed"] != _seal(plain, stored["arrays"]):
+            if stored["sealed"] != _seal(name, plain, stored["arrays"]):
                 return None
             return plain | self._arrays(name, stored["arrays"])
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
@@ -105,7 +105,7 @@ class TaskStore:
             "task": description,
             "result": plain,
             "arrays": index,
-            "sealed": _seal(plain, index),
+            "sealed": _seal(name, plain, index),
         }
         write_atomic(self.path / f"{name}.json", json.dumps(entry, indent=1).encode())
         return plain | arrays
@@ -144,8 +144,8 @@ def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _seal(plain: dict[str, Any], index: dict[str, Any]) -> str:
-    return hashlib.sha256(_canonical([plain, index]).encode()).hexdigest()
+def _seal(name: str, plain: dict[str, Any], index: dict[str, Any]) -> str:
+    return hashlib.sha256(_canonical([name, plain, index]).encode()).hexdigest()
 
 
 def _packed(arrays: dict[str, Any]) -> bytes:
