@@ -185,6 +185,15 @@ def test_a_damaged_entry_is_done_again(
     assert set(store.path.iterdir()) == before
 
 
+def test_an_entry_under_another_s_name_counts_as_missing(tmp_path: Path) -> None:
+    store = TaskStore(tmp_path)
+    for seed in (0, 1):
+        store.put(spread_tasks.regret, {"seed": seed}, {"final": seed})
+    _swap(next(tmp_path.iterdir()))
+    found = [store.get(spread_tasks.regret, {"seed": seed}) for seed in (0, 1)]
+    assert found in ([None, {"final": 1}], [{"final": 0}, None])
+
+
 def test_another_setting_function_or_code_is_another_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
