@@ -1,7 +1,8 @@
 """Whim: recommendations for people who change their minds.
 
 Contextual bandits that find each change of interest, restart just what changed, and say so.
-Policies are here; ``whim.worlds``, ``whim.simulate`` and ``whim.testing`` load when first used.
+Policies are here; ``whim.worlds``, ``whim.logs``, ``whim.simulate``, ``whim.replay`` and
+``whim.testing`` load when first used.
 """
 
 from __future__ import annotations
@@ -12,25 +13,32 @@ from typing import TYPE_CHECKING, Any
 from whim import errors, policies
 from whim.policies import *  # noqa: F403
 from whim.types import ChangeEvent, Decision
+from whim.version import __version__
 
 if TYPE_CHECKING:
-    from whim import testing, worlds
-    from whim.evaluate import simulate
-
-__version__ = "0.1.0"
+    from whim import logs, testing, worlds
+    from whim.evaluate import replay, simulate
 
 __all__ = [
     "ChangeEvent",
     "Decision",
     "__version__",
     "errors",
+    "logs",
+    "replay",
     "simulate",
     "testing",
     "worlds",
     *policies.__all__,
 ]
 
-_LATER = {"simulate": "whim.evaluate", "testing": "whim.testing", "worlds": "whim.worlds"}
+_LATER = {
+    "logs": "whim.logs",
+    "replay": "whim.evaluate",
+    "simulate": "whim.evaluate",
+    "testing": "whim.testing",
+    "worlds": "whim.worlds",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,29 @@
-"""Policies against worlds: regret, intervals, and how well changes were found."""
+"""Policies against worlds and logs: regret, rates, intervals, and how well changes were found."""
 
-from whim.evaluate.intervals import Interval, gain, mean_interval
-from whim.evaluate.simulate import SimulationResult, simulate
+from whim.evaluate.detection import Detection, score_detection
+from whim.evaluate.intervals import Interval, band, gain, mean_interval
+from whim.evaluate.outcome import SimulationResult
+from whim.evaluate.replay import replay
+from whim.evaluate.replayed import Replayed, ReplayResult
+from whim.evaluate.simulate import simulate
+from whim.evaluate.spread import spread
+from whim.evaluate.store import TaskStore
+from whim.evaluate.sweep import grid, sweep
 
-__all__ = ["Interval", "SimulationResult", "gain", "mean_interval", "simulate"]
+__all__ = [
+    "Detection",
+    "Interval",
+    "ReplayResult",
+    "Replayed",
+    "SimulationResult",
+    "TaskStore",
+    "band",
+    "gain",
+    "grid",
+    "mean_interval",
+    "replay",
+    "score_detection",
+    "simulate",
+    "spread",
+    "sweep",
+]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whim.types import ArmId
+from whim.types import I64, ArmId
 
 __all__ = ["Detection", "score_detection"]
 
@@ -32,7 +32,7 @@ class Detection(NamedTuple):
 def score_detection(
     reports: Iterable[tuple[ArmId, int]],
     changes: Mapping[int, Sequence[int]],
-    played: Mapping[int, Sequence[int]] | None = None,
+    played: Mapping[int, I64] | None = None,
 ) -> Detection:
     """Compare reports (arm, step) with the true changes of each arm.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars
     from matplotlib.figure import Figure
 
-__all__ = ["SimulationResult", "axes", "write_frames"]
+__all__ = ["SimulationResult", "axes", "columns", "write_frames"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ class SimulationResult:
             plays = [delay for d in seen for delay in d.plays]
             steps = len(seen) * int(self.steps[-1])
             row: dict[str, Any] = {"policy": label}
-            row |= _columns("regret", mean_interval(final))
-            row |= _columns("saved", gain(final, base))
-            row |= _columns("reward", mean_interval(self.reward[label]))
+            row |= columns("regret", mean_interval(final))
+            row |= columns("saved", gain(final, base))
+            row |= columns("reward", mean_interval(self.reward[label]))
             row |= {
                 "changes": float(self.changes.mean()),
                 "found": float(np.mean([d.found for d in seen])),
@@ -126,7 +126,8 @@ class SimulationResult:
         )
 
 
-def _columns(name: str, interval: tuple[float, float, float]) -> dict[str, float]:
+def columns(name: str, interval: tuple[float, float, float]) -> dict[str, float]:
+    """An interval as three columns of a table."""
     value, low, high = interval
     return {name: value, f"{name}_low": low, f"{name}_high": high}
 

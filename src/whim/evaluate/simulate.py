@@ -76,9 +76,7 @@ def simulate(
     at = np.unique(np.linspace(1, horizon, min(points, horizon)).astype(np.int64))
     tasks = [(horizon, seed, run) for run in range(runs)]
     work = partial(_run, world, makers, at)
-    found = spread(
-        work, tasks, jobs=jobs, engine=engine, address=address, progress=progress
-    )
+    found = spread(work, tasks, jobs=jobs, engine=engine, address=address, progress=progress)
     labels = list(policies)
     return SimulationResult(
         settings={"world": world.describe(), "horizon": horizon, "runs": runs, "seed": seed}

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-import whim
 from whim.errors import InvalidInputError
 from whim.kernels.jit import source_digest
 from whim.policies.state import write_atomic
+from whim.version import __version__
 
 __all__ = ["TaskStore", "code_digest"]
 
@@ -34,8 +34,8 @@ _ROOMS = ("kernels", "detectors", "policies", "worlds", "logs", "evaluate", "exp
 @functools.cache
 def code_digest() -> str:
     """Digest of whim's version, of numba's and of every source that decides a result."""
-    root = Path(whim.__file__).parent
-    parts = [whim.__version__, *(source_digest(root / room) for room in _ROOMS)]
+    root = Path(__file__).parents[1]
+    parts = [__version__, *(source_digest(root / room) for room in _ROOMS)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
 
 

@@ -1,0 +1,243 @@
+"""``replay``: what policies would have earned, from a log of what another one showed.
+
+The method of Li et al. (2010, 2011): a policy decides at every event in order of time, and an
+event counts, for its click rate and for its learning, only if it chooses what the log shows. On a
+log of uniformly random choices the events that count are distributed as if the policy had been
+online. All other events leave no trace in it, not even in its random stream.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from whim import checks, logs
+from whim.errors import InvalidInputError
+from whim.evaluate.follow import Follower
+from whim.evaluate.replayed import Replayed, ReplayResult
+from whim.evaluate.simulate import fresh, sealed
+from whim.evaluate.spread import spread
+from whim.kernels import doubly, factors
+from whim.logs import Log
+from whim.policies import Policy
+from whim.policies.walk import MATCH, ONE, Stretch
+from whim.types import F64, I64
+
+__all__ = ["replay"]
+
+_BLOCK = 1 << 16
+_SCHEMES = ("uniform", "propensity", "full")
+
+
+def replay(
+    log: Log | str | os.PathLike[str],
+    policies: Mapping[str, Policy],
+    *,
+    logging: str | None = None,
+    sample: float = 1.0,
+    runs: int = 1,
+    seed: int = 0,
+    bins: int = 40,
+    first: float = 1.0,
+    floor: float | None = None,
+    jobs: int = 1,
+    engine: str = "local",
+    address: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> ReplayResult:
+    """Replay a log with every policy.
+
+    Parameters
+    ----------
+    log
+        A log, or its folder.
+    policies
+        By label: policies with no arms yet; arms are added as pools bring them.
+    logging
+        How the shown arm was chosen, if the log does not say, or to overrule it. ``"uniform"``:
+        at random from the pool. ``"propensity"``: with the probabilities in the log; an event
+        that matches is then learnt with probability min(1, floor / p), which makes what is
+        learnt uniform again, and the value is estimated from all events. ``"full"``: the reward
+        of every candidate is known, so every event counts.
+    sample
+        Each event is kept with this probability, before replay and in order (the paper: 0.1).
+    runs, seed
+        Replays of samples drawn anew, with policies' random streams anew; the seed of both.
+    bins
+        Parts of equal length, in events of the log, for the rate over time.
+    first
+        Use this share of the log, from its beginning.
+    floor
+        For ``"propensity"``: see there; the 5th percentile of the log's propensities if None.
+    jobs, engine, address
+        Where runs are spread: see ``spread``. The result does not depend on it.
+    progress
+        Called with the number of (policy, run) pairs done.
+
+    Examples
+    --------
+    >>> import tempfile, whim
+    >>> path = tempfile.mkdtemp() + "/tiny.whim"
+    >>> with whim.logs.Writer(path, n_features=1, logging="uniform") as w:
+    ...     for i in range(6):
+    ...         w.event(time=i, x=[1.0], arms=["a", "b"], shown="ab"[i % 2], reward=i % 2)
+    >>> result = replay(path, {"greedy": whim.LinUCBDisjoint(n_features=1, alpha=0)})
+    >>> run = result.runs["greedy"][0]
+    >>> run.matched, run.rate
+    (3, 0.0)
+    """
+    opened = log if isinstance(log, Log) else logs.open(log)
+    scheme = _scheme(opened, logging)
+    checks.number("sample", sample, above=0, most=1)
+    checks.number("first", first, above=0, most=1)
+    for name, value in (("runs", runs), ("bins", bins)):
+        checks.integer(name, value, 1)
+    checks.integer("seed", seed, 0)
+    if not policies:
+        raise InvalidInputError("policies must hold at least one policy, got none.")
+    data: dict[str, bytes] = {}
+    for label, policy in policies.items():
+        if not isinstance(policy, Policy):
+            raise InvalidInputError(f"policies must be policies, got {policy!r} for {label!r}.")
+        _fits(opened, label, policy)
+        data[label] = sealed(label, policy)  # type: ignore[assignment]
+    end = max(1, round(opened.n_events * first)) if opened.n_events else 0
+    how = _How(scheme, sample, seed, bins, end, _floor(opened, scheme, floor))
+    tasks = [(label, run) for label in policies for run in range(runs)]
+    found = spread(
+        partial(_one, os.fspath(opened.path), data, how),
+        tasks, jobs=jobs, engine=engine, address=address, progress=progress,
+    )  # fmt: skip
+    by_label: dict[str, list[Replayed]] = {label: [] for label in policies}
+    for (label, _), outcome in zip(tasks, found, strict=True):
+        by_label[label].append(outcome)
+    settings = {
+        "log": opened.path.name, "source": opened.meta.get("source"), "events": end,
+        "logging": scheme, "sample": sample, "runs": runs, "seed": seed, "first": first,
+        "floor": how.floor, "policies": {label: repr(p) for label, p in policies.items()},
+    }  # fmt: skip
+    return ReplayResult(settings, by_label)
+
+
+class _How(NamedTuple):
+    scheme: str
+    sample: float
+    seed: int
+    bins: int
+    end: int
+    floor: float
+
+
+def _scheme(log: Log, logging: str | None) -> str:
+    scheme = logging or log.logging
+    if scheme is None:
+        raise InvalidInputError(
+            f"logging must be declared, one of {', '.join(_SCHEMES)}: {log.path.name} does not "
+            "say how the shown arms were chosen."
+        )
+    checks.choice("logging", scheme, _SCHEMES)
+    if scheme == "propensity" and log.propensity is None:
+        raise InvalidInputError(f"logging must not be 'propensity': {log.path.name} has none.")
+    return scheme
+
+
+def _floor(log: Log, scheme: str, floor: float | None) -> float:
+    if scheme != "propensity" or log.propensity is None or not log.n_events:
+        return 0.0
+    if floor is not None:
+        return checks.number("floor", floor, above=0, most=1)
+    return float(np.quantile(log.propensity, 0.05))
+
+
+def _fits(log: Log, label: str, policy: Policy) -> None:
+    for name, wanted, there in (
+        ("n_features", policy.n_features, log.n_features),
+        ("n_item_features", policy.n_item_features or None, log.n_item_features),
+    ):
+        if wanted is not None and wanted != there:
+            raise InvalidInputError(
+                f"policies must fit the log's {name} = {there}, got {label!r} with {wanted}."
+            )
+
+
+def _one(path: str, data: dict[str, bytes], how: _How, task: tuple[str, int]) -> Replayed:
+    """One policy over one sample of the log."""
+    label, run = task
+    log = logs.open(path)
+    policy = fresh(data[label], run)
+    follower = Follower(policy, log.arms, np.asarray(log.item_arm, np.int64), log.item_features)
+    d = log.n_features
+    model = np.tile(factors.prior(d, 1.0), (log.n_arms, 1))
+    chances = np.random.default_rng([how.seed, run, 1])
+    outcome = Replayed.empty(how.bins)
+    for block in _blocks(log, how, run):
+        stretch, kept, at = block
+        if how.scheme == "propensity":
+            accepted = chances.random(len(at)) < how.floor / kept
+            stretch = stretch._replace(logged=np.where(accepted, stretch.logged, -1))
+        walked = follower.go(stretch)
+        rewards = stretch.rewards[:, 0]
+        shown = block.stretch.logged
+        hits = walked.chosen == shown
+        counted = walked.chosen == stretch.logged if how.scheme != "full" else np.ones_like(hits)
+        earned = np.where(hits, rewards, 0.0)
+        outcome.count((at * how.bins) // how.end, counted, earned)
+        if how.scheme != "full":
+            outcome.weigh(np.where(hits, 1 / kept, 0.0), rewards)
+        if how.scheme == "propensity":
+            arms = _arms(log, stretch, walked.chosen), _arms(log, stretch, shown)
+            terms = np.empty(len(at))
+            doubly.terms(stretch.X, *arms, rewards, kept, model, np.zeros(d), terms)
+            outcome.correct(terms)
+        outcome.changes += [
+            (int(at[i]), event.arm, event.step, event.statistic) for i, event in walked.changes
+        ]
+    return outcome
+
+
+class _Block(NamedTuple):
+    stretch: Stretch
+    propensity: F64
+    at: I64
+
+
+def _blocks(log: Log, how: _How, run: int) -> Iterator[_Block]:
+    """The sampled events, a block at a time, with the pools that each block uses."""
+    coins = np.random.default_rng([how.seed, run])
+    mode = ONE if how.scheme == "full" else MATCH
+    for start in range(0, how.end, _BLOCK):
+        stop = min(start + _BLOCK, how.end)
+        at = np.arange(start, stop)
+        if how.sample < 1:
+            at = at[coins.random(stop - start) < how.sample]
+        if not len(at):
+            continue
+        pools, pool_of = np.unique(log.pool[at], return_inverse=True)
+        sizes = log.pool_offsets[pools + 1] - log.pool_offsets[pools]
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], sizes)
+        members = log.pool_items[np.repeat(log.pool_offsets[pools], sizes) + within]
+        stretch = Stretch(
+            mode,
+            np.ascontiguousarray(log.context[at], np.float64),
+            pool_of,
+            offsets,
+            members.astype(np.int64),
+            log.logged[at].astype(np.int64),
+            np.ascontiguousarray(log.reward[at], np.float64)[:, None],
+        )
+        if how.scheme == "propensity" and log.propensity is not None:
+            chance = np.asarray(log.propensity[at])
+        else:
+            chance = 1.0 / sizes[pool_of]
+        yield _Block(stretch, chance, at)
+
+
+def _arms(log: Log, stretch: Stretch, places: I64) -> I64:
+    items = stretch.members[stretch.offsets[stretch.pool_of] + places]
+    arms: I64 = log.item_arm[items].astype(np.int64)
+    return arms

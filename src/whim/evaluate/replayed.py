@@ -1,0 +1,256 @@
+"""``ReplayResult``: rates with intervals, over time and against a baseline; tables and files."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from whim import checks
+from whim.evaluate.intervals import Interval, mean_interval, proportion, ratio_interval
+from whim.evaluate.outcome import axes, columns, write_frames
+from whim.types import F64, ArmId
+
+if TYPE_CHECKING:
+    import polars
+    from matplotlib.figure import Figure
+
+__all__ = ["ReplayResult", "Replayed"]
+
+_Z = 1.959963984540054
+
+
+@dataclass(slots=True)
+class Replayed:
+    """One policy over one sample of a log.
+
+    Attributes
+    ----------
+    events, matched, total
+        Events met, events that counted, and the sum of their rewards.
+    bin_events, bin_matched, bin_total
+        The same in each part of the log.
+    changes
+        Each change reported: event of the log, arm, step of the policy, statistic.
+    """
+
+    bin_events: F64
+    bin_matched: F64
+    bin_total: F64
+    squares: float = 0.0
+    changes: list[tuple[int, ArmId, int, float]] = field(default_factory=list)
+    # sums over events of w, w², wr, (wr)², w²r with w = 1 / p where the choice is what was shown
+    weights: F64 = field(default_factory=lambda: np.zeros(5))
+    # sums of the doubly robust terms and of their squares, and their number
+    corrected: F64 = field(default_factory=lambda: np.zeros(3))
+
+    @classmethod
+    def empty(cls, bins: int) -> Replayed:
+        """Nothing seen yet."""
+        return cls(np.zeros(bins), np.zeros(bins), np.zeros(bins))
+
+    def count(self, bins: npt.NDArray[Any], counted: npt.NDArray[np.bool_], earned: F64) -> None:
+        """Add events: the part of the log that each is in, whether it counts, what it earned."""
+        n = len(self.bin_events)
+        earned = np.where(counted, earned, 0.0)
+        self.bin_events += np.bincount(bins, minlength=n)
+        self.bin_matched += np.bincount(bins, counted, n)
+        self.bin_total += np.bincount(bins, earned, n)
+        self.squares += float((earned**2).sum())
+
+    def weigh(self, w: F64, rewards: F64) -> None:
+        """Add events to the sums of inverse propensities."""
+        wr = w * rewards
+        self.weights += [w.sum(), (w**2).sum(), wr.sum(), (wr**2).sum(), (w * wr).sum()]
+
+    def correct(self, terms: F64) -> None:
+        """Add doubly robust terms."""
+        self.corrected += [terms.sum(), (terms**2).sum(), len(terms)]
+
+    @property
+    def events(self) -> int:
+        return int(self.bin_events.sum())
+
+    @property
+    def matched(self) -> int:
+        return int(self.bin_matched.sum())
+
+    @property
+    def total(self) -> float:
+        return float(self.bin_total.sum())
+
+    @property
+    def rate(self) -> float:
+        """Mean reward of the events that counted: the click rate (CTR)."""
+        return self.total / self.matched if self.matched else math.nan
+
+    @property
+    def interval(self) -> Interval:
+        """``rate`` with its interval from the events of this run alone."""
+        clicks = self.squares == self.total  # every reward is 0 or 1
+        if clicks or self.matched < 2:
+            return proportion(self.total, self.matched)
+        variance = max(0.0, self.squares / self.matched - self.rate**2)
+        spread = _Z * math.sqrt(variance / self.matched)
+        return Interval(self.rate, self.rate - spread, self.rate + spread)
+
+    def estimates(self) -> dict[str, Interval]:
+        """Value of the policy from all events, matched or not: IPS, SNIPS, doubly robust.
+
+        SNIPS on a uniform log is the rate with every event weighted by the size of its pool,
+        which undoes that small pools match more often.
+        """
+        n = self.events
+        w, ww, wr, wrwr, wwr = self.weights.tolist()
+        found = {}
+        if n and w:
+            found["ips"] = _normal(wr / n, wrwr / n - (wr / n) ** 2, n)
+            value = wr / w
+            residual = wrwr - 2 * value * wwr + value**2 * ww
+            spread = _Z * math.sqrt(max(residual, 0.0)) / w
+            found["snips"] = Interval(value, value - spread, value + spread)
+        total, squares, count = self.corrected.tolist()
+        if count:
+            mean = total / count
+            found["dr"] = _normal(mean, squares / count - mean**2, int(count))
+        return found
+
+
+def _normal(mean: float, variance: float, n: int) -> Interval:
+    spread = _Z * math.sqrt(max(variance, 0.0) / n)
+    return Interval(mean, mean - spread, mean + spread)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """What each policy earned: ``settings`` of the replay and ``runs`` by label."""
+
+    settings: dict[str, Any]
+    runs: dict[str, list[Replayed]]
+
+    def rate(self, label: str) -> Interval:
+        """Click rate: over runs if there are several, else from the events of the one."""
+        found = self.runs[label]
+        if len(found) == 1:
+            return found[0].interval
+        return mean_interval(np.array([run.rate for run in found]))
+
+    def relative(self, label: str, baseline: str) -> Interval:
+        """Rate over the baseline's, minus one; runs are paired.
+
+        With a single run the two rates are taken as independent, which they are nearly: two
+        policies share few of the events that count.
+        """
+        ours, theirs = self.runs[label], self.runs[baseline]
+        if label == baseline:
+            return Interval(0.0, 0.0, 0.0)
+        if len(ours) > 1:
+            found = ratio_interval(
+                np.array([run.rate for run in ours]), np.array([run.rate for run in theirs])
+            )
+            return Interval(found.value - 1, found.low - 1, found.high - 1)
+        above, below = ours[0].interval, theirs[0].interval
+        if not (above.value > 0 and below.value > 0):
+            return Interval(math.nan, math.nan, math.nan)
+        ratio = above.value / below.value
+        shares = [(i.high - i.low) / (2 * i.value) for i in (above, below)]
+        spread = ratio * math.hypot(*shares)
+        return Interval(ratio - 1, ratio - 1 - spread, ratio - 1 + spread)
+
+    def rows(self, baseline: str | None = None) -> list[dict[str, Any]]:
+        """One row a policy; ``relative`` is against ``baseline``, by default the first policy."""
+        labels = list(self.runs)
+        base = checks.choice("baseline", baseline or labels[0], tuple(labels))
+        rows = []
+        for label, found in self.runs.items():
+            row: dict[str, Any] = {"policy": label}
+            row |= columns("ctr", self.rate(label))
+            row |= columns("relative", self.relative(label, base))
+            row |= {
+                "events": sum(run.events for run in found),
+                "matched": sum(run.matched for run in found),
+                "reward": sum(run.total for run in found),
+                "changes": sum(len(run.changes) for run in found) / len(found),
+            }
+            for name in ("ips", "snips", "dr"):
+                each = [run.estimates().get(name) for run in found]
+                known = [one for one in each if one is not None]
+                if len(known) == 1:
+                    row |= columns(name, known[0])
+                elif known:
+                    row |= columns(name, mean_interval(np.array([one.value for one in known])))
+            rows.append(row)
+        return rows
+
+    def table(self, baseline: str | None = None) -> polars.DataFrame:
+        """``rows`` as a frame."""
+        import polars
+
+        return polars.DataFrame(self.rows(baseline))
+
+    def over_time(self, label: str, *, cumulative: bool = True) -> list[dict[str, float]]:
+        """The rate in each part of the log, or up to its end, with interval and counts."""
+        matched = np.array([run.bin_matched for run in self.runs[label]])
+        total = np.array([run.bin_total for run in self.runs[label]])
+        if cumulative:
+            matched, total = matched.cumsum(1), total.cumsum(1)
+        points = []
+        for b in range(matched.shape[1]):
+            n, sum_ = float(matched[:, b].sum()), float(total[:, b].sum())
+            if n == 0:
+                continue
+            if len(matched) > 1 and (matched[:, b] > 0).all():
+                found = mean_interval(total[:, b] / matched[:, b])
+            else:
+                found = proportion(min(max(sum_, 0.0), n), n)
+            point = columns("ctr", found) | {"matched": n, "reward": sum_}
+            points.append({"share": (b + 1) / matched.shape[1]} | point)
+        return points
+
+    def changes(self) -> polars.DataFrame:
+        """Every change reported: policy, run, event of the log, arm, step, statistic."""
+        import polars
+
+        rows = [
+            {"policy": label, "run": r, "event": at, "arm": None if arm is None else str(arm)}
+            | {"step": step, "statistic": statistic}
+            for label, found in self.runs.items()
+            for r, run in enumerate(found)
+            for at, arm, step, statistic in run.changes
+        ]
+        schema = {
+            "policy": polars.String, "run": polars.Int64, "event": polars.Int64,
+            "arm": polars.String, "step": polars.Int64, "statistic": polars.Float64,
+        }  # fmt: skip
+        return polars.DataFrame(rows, schema=schema)
+
+    def plot(self) -> Figure:
+        """The average click rate so far against the share of the log seen, with 95 % bands."""
+        figure, ax = axes()
+        for label in self.runs:
+            points = self.over_time(label)
+            x, y, low, high = (
+                [p[k] for p in points] for k in ("share", "ctr", "ctr_low", "ctr_high")
+            )
+            [line] = ax.plot(x, y, label=label)
+            ax.fill_between(x, low, high, color=line.get_color(), alpha=0.15, lw=0)
+        ax.set(xlabel="share of the log", ylabel="average reward of matched events")
+        ax.legend(frameon=False)
+        return figure
+
+    def save(self, folder: str | Path) -> Path:
+        """Write ``over_time.parquet``, ``changes.parquet`` and ``result.json`` into a folder."""
+        import polars
+
+        points = [
+            {"policy": label, **point} for label in self.runs for point in self.over_time(label)
+        ]
+        return write_frames(
+            folder,
+            {"settings": self.settings, "policies": self.rows()},
+            {"over_time": polars.DataFrame(points), "changes": self.changes()},
+        )
