@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -42,8 +41,6 @@ class DriftingLinear(LinearWorld):
 
     turn: int = 20_000
 
-    _what: ClassVar[str] = "Linear rewards; interests turn slowly without jumps: no change points."
-
     def __post_init__(self) -> None:
         LinearWorld.__post_init__(self)
         checks.integer("turn", self.turn, 2)
@@ -51,6 +48,9 @@ class DriftingLinear(LinearWorld):
             raise InvalidInputError(
                 f"n_features must be 2 or more for interests to turn, got {self.n_features}."
             )
+
+    def _what(self) -> str:
+        return "Linear rewards; interests turn slowly and never jump, so no changes are listed."
 
     def _interests(
         self, rng: np.random.Generator, T: int, rotated: Rotation | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -58,8 +58,6 @@ class LinearWorld:
     noise: float = 0.2
     rate: float = 0.05
 
-    _what: ClassVar[str] = ""
-
     def __post_init__(self) -> None:
         for name in ("n_arms", "n_features"):
             checks.integer(name, getattr(self, name), 1)
@@ -73,7 +71,7 @@ class LinearWorld:
 
     def describe(self) -> dict[str, Any]:
         """The kind of world, its parameters, and one sentence on what it is."""
-        return {"kind": type(self).__name__, **asdict(self), "what": self._what}
+        return {"kind": type(self).__name__, **asdict(self), "what": self._what()}
 
     def episode(self, *, horizon: int, seed: int, run: int = 0) -> Episode:
         """One run; interests, users, noise, items and pools each from a stream of their own."""
@@ -115,6 +113,10 @@ class LinearWorld:
             rotated.offsets,
             rotated.pools.ravel(),
         )
+
+    def _what(self) -> str:
+        """One sentence on how interests move."""
+        raise NotImplementedError
 
     def _rotation(self, rng: np.random.Generator, T: int) -> Rotation | None:
         """Which arms are there when; by default all, always."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -116,9 +117,11 @@ class NewsWorld:
     own
         Share of the own part in click rates, 0 to 1; the rest is what topics are worth.
     quality
-        Spread (standard deviation of the logarithm) between own parts that all users share.
+        Spread between articles that all users share: standard deviation of the logarithm in own
+        parts, half the range of the logarithm between topics.
     taste
-        Spread between clusters of users, in own parts and in what topics are worth.
+        Spread between clusters of users, in own parts and in what topics are worth (standard
+        deviation of the logarithm).
     decay
         Share of its rate that an article loses from arrival to departure, steadily. It is not
         a change point; 0 leaves laws constant between changes.
@@ -131,7 +134,7 @@ class NewsWorld:
     ((2000, 6), (30, 6), (2000, 5))
     >>> log = world.columns(events=2_000, seed=0)
     >>> log.ids[log.members[:5]], log.time[0], log.clicks.mean()
-    (array([109417, 109418, 109419, 109420, 109421]), np.int64(1241160900), np.float64(0.0355))
+    (array([109417, 109418, 109419, 109420, 109421]), np.int64(1241160900), np.float64(0.0365))
     """
 
     n_arms: int = 271
@@ -140,7 +143,7 @@ class NewsWorld:
     changes_per_life: float = 3.0
     own: float = 0.6
     quality: float = 0.4
-    taste: float = 0.8
+    taste: float = 0.9
     decay: float = 0.2
 
     def __post_init__(self) -> None:
@@ -277,9 +280,7 @@ class NewsWorld:
         features = _people(item, K)
         arrivals = (jittered(pool, K - W) * n).astype(np.int64).tolist()
         turns = rotation(pool, arrivals, n_arms=K, pool_size=W, horizon=n)
-        # what topics are worth to clusters, scaled so that its mean over articles is 1
-        worth = _lognormal(interest.normal(size=(CLUSTERS, CLUSTERS)), self.taste)
-        topical = features[:, 1:] @ worth
+        topical = features[:, 1:] @ self._worth(interest)
         topical /= topical.mean()
         changes, rates = {}, []
         for a in range(K):
@@ -291,6 +292,14 @@ class NewsWorld:
             own = _lognormal(laws[:, :1], self.quality) * _lognormal(laws[:, 1:], self.taste)
             rates.append(self.rate * ((1 - self.own) * topical[a] + self.own * own))
         return _Plan(turns, features, changes, rates)
+
+    def _worth(self, rng: np.random.Generator) -> F64:
+        """(topics, clusters of users): equal steps between topics, chance between clusters."""
+        worth = _lognormal(rng.normal(size=(CLUSTERS, CLUSTERS)), self.taste)
+        worth /= worth.mean(axis=1, keepdims=True)
+        popular = np.exp(self.quality * np.linspace(-1, 1, CLUSTERS))
+        worth *= rng.permutation(popular)[:, None]
+        return worth
 
     def _change_points(self, rng: np.random.Generator, low: int, high: int, n: int) -> list[int]:
         """Steps strictly inside a life, equally far apart, the first at a random time."""
@@ -310,9 +319,7 @@ class NewsWorld:
         pool_at = np.searchsorted(turns.starts, edges, side="right") - 1
         for low, high, pool in zip(edges[:-1], edges[1:], pool_at, strict=False):
             arms = turns.pools[pool].tolist()
-            rates = np.array(
-                [plan.rates[a][np.searchsorted(plan.changes[a], low, side="right")] for a in arms]
-            )
+            rates = np.array([plan.rates[a][bisect_right(plan.changes[a], low)] for a in arms])
             stays = np.array([turns.stays[a][0] for a in arms])
             contexts = _people(user, high - low)
             age = (np.arange(low, high)[:, None] - stays[:, 0]) / (stays[:, 1] - stays[:, 0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -49,14 +48,19 @@ class PiecewiseLinear(LinearWorld):
     asynchronous: bool = True
     states: int | None = None
 
-    _what: ClassVar[str] = "Linear rewards; each arm's interest jumps at its change points."
-
     def __post_init__(self) -> None:
         LinearWorld.__post_init__(self)
         if self.period is not None:
             checks.integer("period", self.period, 1)
         if self.states is not None:
             checks.integer("states", self.states, 2)
+
+    def _what(self) -> str:
+        if self.period is None:
+            return "Linear rewards; interests never change."
+        when = "at its own times" if self.asynchronous else "when all others do"
+        how = "is drawn anew" if self.states is None else f"turns to the next of its {self.states}"
+        return f"Linear rewards; each arm's interest {how} {when}, every {self.period} steps."
 
     def _interests(
         self, rng: np.random.Generator, T: int, rotated: Rotation | None

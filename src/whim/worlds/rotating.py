@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -51,8 +50,6 @@ class RotatingLinear(LinearWorld):
     life: int = 2000
     returns: str = "same"
 
-    _what: ClassVar[str] = "Linear rewards; arms leave a pool of fixed size and others come."
-
     def __post_init__(self) -> None:
         LinearWorld.__post_init__(self)
         checks.integer("pool_size", self.pool_size, 1)
@@ -62,6 +59,10 @@ class RotatingLinear(LinearWorld):
             raise InvalidInputError(
                 f"pool_size must be less than n_arms ({self.n_arms}), got {self.pool_size}."
             )
+
+    def _what(self) -> str:
+        back = "the interest that it left with" if self.returns == "same" else "a new interest"
+        return f"Linear rewards; arms leave a pool of fixed size, and each returns with {back}."
 
     def _rotation(self, rng: np.random.Generator, T: int) -> Rotation:
         n = T * self.pool_size // self.life  # every place turns over once a life
