@@ -1,6 +1,17 @@
 """Simulators that know their own truth: expected rewards and change points."""
 
+from whim.worlds.drifting import DriftingLinear
 from whim.worlds.episode import Episode, World
+from whim.worlds.news import NewsLog, NewsWorld
 from whim.worlds.piecewise import PiecewiseLinear
+from whim.worlds.rotating import RotatingLinear
 
-__all__ = ["Episode", "PiecewiseLinear", "World"]
+__all__ = [
+    "DriftingLinear",
+    "Episode",
+    "NewsLog",
+    "NewsWorld",
+    "PiecewiseLinear",
+    "RotatingLinear",
+    "World",
+]

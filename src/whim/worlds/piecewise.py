@@ -8,32 +8,30 @@ import numpy as np
 
 from whim import checks
 from whim.types import F64
-from whim.worlds.episode import Episode
+from whim.worlds.draws import vectors
+from whim.worlds.linear import Changes, LinearWorld
+from whim.worlds.rotation import Rotation
 
 __all__ = ["PiecewiseLinear"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PiecewiseLinear:
+class PiecewiseLinear(LinearWorld):
     """Rewards x·θ_a + noise, where each θ_a is drawn anew at its change points.
 
     Parameters
     ----------
-    n_arms, n_features
-        K and d.
     period
-        Steps between two changes of an arm.
+        Steps between two changes of an arm; ``None``: interests never change.
     asynchronous
         Whether each arm's changes come at its own times (its first at a random step of the
         first period) or all arms change together.
-    law
-        Where vectors are drawn: uniformly in the unit ``"ball"``, on the unit ``"sphere"``, or
-        from the ball's ``"nonnegative"`` part.
-    users
-        ``"random"``: a new user each step. ``"fixed"``: one user for the whole run, as in the
-        paper.
-    noise
-        Standard deviation σ of the Gaussian noise.
+    states
+        ``None``: every change brings an interest never seen before. A number: each arm has that
+        many interests and goes through them in turn, over and over.
+    n_arms, n_features, n_item_features, joint, law, users, rewards, noise, rate
+        See ``LinearWorld``. ``n_item_features=5`` makes it the paper's hybrid world:
+        rewards x·θ_a + kron(y_a, x)·β + noise.
 
     Examples
     --------
@@ -41,52 +39,42 @@ class PiecewiseLinear:
     >>> episode = world.episode(horizon=250, seed=0)
     >>> episode.changes[0], episode.expected.shape
     ([100, 200], (250, 3))
+    >>> hybrid = PiecewiseLinear(n_item_features=5, users="fixed")
+    >>> hybrid.episode(horizon=250, seed=0).features.shape
+    (10, 5)
     """
 
-    n_arms: int = 10
-    n_features: int = 5
-    period: int = 2000
+    period: int | None = 2000
     asynchronous: bool = True
-    law: str = "ball"
-    users: str = "random"
-    noise: float = 0.2
+    states: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("n_arms", "n_features", "period"):
-            checks.integer(name, getattr(self, name), 1)
-        checks.choice("law", self.law, ("ball", "sphere", "nonnegative"))
-        checks.choice("users", self.users, ("random", "fixed"))
-        checks.number("noise", self.noise, least=0)
+        LinearWorld.__post_init__(self)
+        if self.period is not None:
+            checks.integer("period", self.period, 1)
+        if self.states is not None:
+            checks.integer("states", self.states, 2)
 
-    def _vectors(self, rng: np.random.Generator, n: int) -> F64:
-        d = self.n_features
-        v = rng.normal(size=(n, d))
-        v /= np.linalg.norm(v, axis=1, keepdims=True)
-        if self.law != "sphere":
-            v *= rng.random((n, 1)) ** (1 / d)
-        return np.abs(v) if self.law == "nonnegative" else v
+    def _what(self) -> str:
+        if self.period is None:
+            return "Linear rewards; interests never change."
+        when = "at its own times" if self.asynchronous else "when all others do"
+        how = "is drawn anew" if self.states is None else f"turns to the next of its {self.states}"
+        return f"Linear rewards; each arm's interest {how} {when}, every {self.period} steps."
 
-    def episode(self, *, horizon: int, seed: int, run: int = 0) -> Episode:
-        """One run; interests, users and noise each from a random stream of their own."""
-        T, K = checks.integer("horizon", horizon, 1), self.n_arms
-        interest, user, chance = (
-            np.random.default_rng([checks.integer("seed", seed, 0), run, part]) for part in range(3)
-        )
-        first = interest.integers(1, self.period + 1, size=K) if self.asynchronous else None
-        changes: dict[int, list[int]] = {}
-        theta = np.empty((T, K, self.n_features))
+    def _interests(
+        self, rng: np.random.Generator, T: int, rotated: Rotation | None
+    ) -> tuple[F64, Changes]:
+        K, d, period = self.n_arms, self.n_features, self.period or T
+        own = self.asynchronous and self.period is not None
+        first = rng.integers(1, period + 1, size=K) if own else None
+        changes: Changes = {}
+        theta = np.empty((T, K, d))
         for a in range(K):
-            start = self.period if first is None else int(first[a])
-            changes[a] = list(range(start, T, self.period))
+            start = period if first is None else int(first[a])
+            changes[a] = list(range(start, T, period)) if self.period else []
             bounds = [0, *changes[a], T]
-            for value, low, high in zip(
-                self._vectors(interest, len(bounds) - 1), bounds[:-1], bounds[1:], strict=True
-            ):
-                theta[low:high, a] = value
-        if self.users == "fixed":
-            contexts = np.repeat(self._vectors(user, 1), T, axis=0)
-        else:
-            contexts = self._vectors(user, T)
-        expected = np.einsum("td,tad->ta", contexts, theta)
-        rewards = expected + self.noise * chance.normal(size=(T, K))
-        return Episode(contexts, expected, rewards, changes)
+            drawn = vectors(rng, self.states or len(bounds) - 1, d, self.law)
+            for i in range(len(bounds) - 1):
+                theta[bounds[i] : bounds[i + 1], a] = drawn[i % len(drawn)]
+        return theta, changes
