@@ -140,7 +140,8 @@ def play(policy: Policy, episode: Episode) -> tuple[F64, float, Detection]:
     walked = follower.go(stretch)
     lost = episode.best - episode.expected[steps, walked.chosen]
     arms = episode.members[episode.offsets[episode.pool_of] + walked.chosen]
-    reports = [(event.arm, i + 1) for i, event in walked.changes]
+    every = policy.restarts_all
+    reports = [(None if every else event.arm, i + 1) for i, event in walked.changes]
     played = {a: np.flatnonzero(arms == a) + 1 for a, _ in reports if isinstance(a, int)}
     detection = score_detection(reports, episode.changes, played)
     return lost, float(episode.rewards[steps, walked.chosen].mean()), detection
