@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from whim.types import F64
 
-__all__ = ["Band", "Interval", "band", "gain", "mean_interval", "proportion", "ratio_interval"]
+__all__ = [
+    "Band",
+    "Interval",
+    "band",
+    "bootstrap",
+    "gain",
+    "mean_interval",
+    "proportion",
+    "ratio_interval",
+]
 
 _RESAMPLES = 10_000
 _Z = 1.959963984540054
@@ -50,6 +60,16 @@ def band(values: F64) -> Band:
     """
     low, high = np.quantile(_weights(len(values)) @ values, [0.025, 0.975], axis=0)
     return Band(values.mean(0), low, high)
+
+
+def bootstrap(values: F64, statistic: Callable[[F64], F64]) -> Interval:
+    """``statistic`` of the means over the first axis, runs; it takes rows of such means.
+
+    >>> bootstrap(np.array([[1.0, 4.0], [1.0, 4.0]]), lambda means: means[:, 1] / means[:, 0])
+    Interval(value=4.0, low=4.0, high=4.0)
+    """
+    low, high = np.quantile(statistic(_weights(len(values)) @ values), [0.025, 0.975])
+    return Interval(statistic(values.mean(0)[None]).item(), float(low), float(high))
 
 
 def mean_interval(values: F64) -> Interval:

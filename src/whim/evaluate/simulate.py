@@ -73,7 +73,8 @@ def simulate(
     if not policies:
         raise InvalidInputError("policies must hold at least one policy, got none.")
     makers = {label: sealed(label, made) for label, made in policies.items()}
-    at = np.unique(np.linspace(1, horizon, min(points, horizon)).astype(np.int64))
+    noted = min(points, horizon)
+    at = np.linspace(horizon / noted, horizon, noted).astype(np.int64)
     tasks = [(horizon, seed, run) for run in range(runs)]
     work = partial(_run, world, makers, at)
     found = spread(work, tasks, jobs=jobs, engine=engine, address=address, progress=progress)
