@@ -121,6 +121,22 @@ def test_streams_do_not_touch_each_other(kind: Any) -> None:
     np.testing.assert_array_equal(fixed.members, plain.members)
 
 
+def test_items_and_users_do_not_depend_on_how_interests_move() -> None:
+    slow, fast = (
+        PiecewiseLinear(n_item_features=3, period=p).episode(horizon=300, seed=1) for p in (200, 20)
+    )
+    np.testing.assert_array_equal(slow.features, fast.features)
+    np.testing.assert_array_equal(slow.contexts, fast.contexts)
+    noise = [episode.rewards - episode.expected for episode in (slow, fast)]
+    np.testing.assert_allclose(noise[0], noise[1], atol=1e-12)
+
+
+def test_a_change_may_be_as_late_as_the_last_step() -> None:
+    world = PiecewiseLinear(period=100, asynchronous=False)
+    assert world.episode(horizon=101, seed=0).changes[0] == [100]
+    assert world.episode(horizon=100, seed=0).changes[0] == []
+
+
 @pytest.mark.parametrize("law", ["ball", "sphere", "nonnegative"])
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_laws(law: str, d: int) -> None:
