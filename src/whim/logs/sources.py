@@ -14,7 +14,17 @@ import numpy.typing as npt
 
 from whim.errors import LogFileError
 
-__all__ = ["BLOCK", "LINE_LIMIT", "Block", "Progress", "beginning", "blocks", "files_of", "opened"]
+__all__ = [
+    "BLOCK",
+    "LINE_LIMIT",
+    "Block",
+    "Progress",
+    "beginning",
+    "blocks",
+    "files_of",
+    "names_in",
+    "opened",
+]
 
 BLOCK = 1 << 22
 LINE_LIMIT = 1 << 20  # bytes of a line
@@ -38,7 +48,8 @@ def files_of(sources: Source | Sequence[Source]) -> list[Path]:
     for source in several:
         path = Path(source)
         if path.is_dir():
-            inside = sorted(p for p in path.iterdir() if p.is_file() and p.name[0] != ".")
+            inside = [path / name for name in names_in(path) if name[0] != "."]
+            inside = [file for file in inside if file.is_file()]
             if not inside:
                 raise LogFileError(f"{path} holds no files.")
             found += inside
@@ -49,6 +60,14 @@ def files_of(sources: Source | Sequence[Source]) -> list[Path]:
     if not found:
         raise LogFileError("sources must name at least one file.")
     return found
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names in a folder, sorted."""
+    try:
+        return sorted(inside.name for inside in folder.iterdir())
+    except OSError as error:
+        raise LogFileError(f"{folder} cannot be read: {error.strerror}.") from None
 
 
 class opened:  # noqa: N801 - reads as a verb: with opened(path) as file
