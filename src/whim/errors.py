@@ -5,7 +5,13 @@ Messages follow one grammar: the parameter, the constraint, what came instead.
 
 from __future__ import annotations
 
-__all__ = ["InvalidInputError", "StateFileError", "UnknownArmError", "WhimError"]
+__all__ = [
+    "InvalidInputError",
+    "LogFileError",
+    "StateFileError",
+    "UnknownArmError",
+    "WhimError",
+]
 
 
 class WhimError(Exception):
@@ -22,3 +28,7 @@ class UnknownArmError(WhimError, LookupError):
 
 class StateFileError(WhimError):
     """A saved policy cannot be read: cut short, altered, too new, or of another class."""
+
+
+class LogFileError(WhimError):
+    """A log or its source cannot be read or written: cut short, altered, or of another format."""

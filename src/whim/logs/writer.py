@@ -1,0 +1,464 @@
+"""``Writer``: makes a log event by event or block by block, in bounded memory, all or nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from whim.arms import check_id
+from whim.checks import LARGEST, choice, integer, matrix, real, vector
+from whim.errors import InvalidInputError, LogFileError
+from whim.logs.columns import COLUMNS, CONTEXT_DTYPES, FORMAT, LOGGING
+from whim.types import F64, ArmId
+
+__all__ = ["Writer"]
+
+_ROWS = 4096  # events kept by ``event`` before they become a block
+_REMEMBERED_ITEMS = 1 << 18
+_REMEMBERED_POOLS = 1 << 16
+_REMEMBERED_BYTES = 1 << 25  # of pools' members
+_MOST = 2**31 - 1  # numbers of pools and items are int32
+
+
+class Writer:
+    """Write a log; under its name it appears whole, when the ``with`` block ends, or not at all.
+
+    Parameters
+    ----------
+    path
+        The folder to make, by custom ``name.whim``.
+    n_features, n_item_features
+        Length of a context and of an item's feature vector.
+    logging
+        How the shown arm was chosen: ``"uniform"``, ``"propensity"``, ``"full"`` or ``None``.
+    source
+        What the log is made of, for the reader of ``meta.json``.
+    propensities
+        Whether events come with the probability of the shown arm.
+    context_dtype
+        ``"float64"``, or ``"uint8"`` for features that are 0 or 1.
+    context_names, item_names
+        Names of the features, if they have any.
+    overwrite
+        Replace a log that is there already. Anything that is no log is never replaced.
+
+    Notes
+    -----
+    Equal pools are stored once as long as they are remembered: the memory of pools and items is
+    bounded, and an old one that returns later may get a second number.
+
+    Examples
+    --------
+    >>> import tempfile, whim.logs
+    >>> path = tempfile.mkdtemp() + "/tiny.whim"
+    >>> with whim.logs.Writer(path, n_features=1, n_item_features=2, logging="uniform") as w:
+    ...     for click in (0.0, 1.0):
+    ...         w.event(time=0, x=[1.0], arms=[17, 4], features=[[1, 0], [0, 1]], shown=4,
+    ...                 reward=click)
+    ...     w.drop("no pool")
+    >>> log = whim.logs.open(path)
+    >>> log.n_events, log.n_items, log.n_pools, log.meta["dropped"]
+    (2, 2, 1, {'no pool': 1})
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        n_features: int,
+        n_item_features: int = 0,
+        logging: str | None = None,
+        source: Mapping[str, Any] | None = None,
+        propensities: bool = False,
+        context_dtype: str = "float64",
+        context_names: Sequence[str] | None = None,
+        item_names: Sequence[str] | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        self.path = Path(path)
+        self._d = integer("n_features", n_features, 1)
+        self._m = integer("n_item_features", n_item_features, 0)
+        self._logging = None if logging is None else choice("logging", logging, LOGGING)
+        if logging == "propensity" and not propensities:
+            raise InvalidInputError("propensities must be True under logging='propensity'.")
+        self._has_propensity = bool(propensities)
+        self._context_dtype = choice("context_dtype", context_dtype, tuple(CONTEXT_DTYPES))
+        self._names = {
+            "context_names": _names("context_names", context_names, self._d),
+            "item_names": _names("item_names", item_names, self._m),
+        }
+        self._source = dict(source or {})
+        self._overwrite = overwrite
+        self._check_target()
+
+        self.n_events = 0
+        self.read = 0
+        self._n_items = self._n_pools = self._n_members = 0
+        self._dropped: Counter[str] = Counter()
+        self._warnings: Counter[str] = Counter()
+        self._arms: dict[ArmId, int] = {}
+        self._items: dict[tuple[int, bytes], int] = {}
+        self._pools: dict[bytes, int] = {}
+        self._pool_bytes = 0
+        self._rows: list[tuple[int, Any, int, int, float, float]] = []
+        self._last_time: int | None = None
+        self._files: dict[str, BinaryIO] = {}
+        self._folder = self.path.parent / f".{self.path.name}.{uuid.uuid4().hex[:8]}.part"
+        self._begin()
+
+    # -- the events -------------------------------------------------------------------------
+
+    def event(
+        self,
+        *,
+        time: int,
+        x: Any,
+        arms: Sequence[ArmId],
+        shown: ArmId,
+        reward: float,
+        features: Any = None,
+        propensity: float | None = None,
+    ) -> None:
+        """One event: the candidates, the one of them that was shown and what it earned.
+
+        ``features`` has a row for each candidate; it may be left out if items have none.
+        """
+        ids = [_id(arm) for arm in arms]
+        places = {arm: place for place, arm in enumerate(ids)}
+        if not ids or len(places) != len(ids):
+            raise InvalidInputError(
+                f"arms must be different ids, at least one, got {list(arms)!r}."
+            )
+        place = places.get(_id(shown))
+        if place is None:
+            raise InvalidInputError(f"shown must be one of the arms, got {shown!r}.")
+        if features is None and self._m:
+            raise InvalidInputError(f"features must have {self._m} columns, got None.")
+        Y = matrix("features", features, len(ids), self._m) if self._m else None
+        row = (
+            int(integer("time", time, -(2**63))),
+            self._context(vector("x", x, self._d)[None])[0],
+            place,
+            real("reward", reward),
+            self._probability(propensity),
+        )
+        keys = [b""] * len(ids) if Y is None else [y.tobytes() for y in Y]
+        items = [self._item(arm, key, self.n_events) for arm, key in zip(ids, keys, strict=True)]
+        pool = self._pool(np.array(items, "<i4").tobytes())
+        self._rows.append((row[0], row[1], pool, row[2], row[3], row[4]))
+        self.n_events += 1
+        if len(self._rows) >= _ROWS:
+            self._flush_rows()
+
+    def block(
+        self,
+        *,
+        time: npt.NDArray[Any],
+        context: npt.NDArray[Any],
+        pool: npt.NDArray[Any],
+        logged: npt.NDArray[Any],
+        reward: npt.NDArray[Any],
+        pool_offsets: npt.NDArray[Any],
+        pool_items: npt.NDArray[Any],
+        item_arm: Sequence[ArmId],
+        item_features: F64 | None = None,
+        propensity: F64 | None = None,
+    ) -> None:
+        """Many events at once; pools and items are numbered within the block.
+
+        ``pool``, ``pool_offsets``, ``pool_items`` and ``logged`` mean what they mean in ``Log``;
+        ``item_arm`` holds the id of each of the block's items and ``item_features`` a row for
+        each. The writer finds which of them it knows already.
+        """
+        n = len(time)
+        Y = np.zeros((len(item_arm), 0)) if item_features is None else item_features
+        x = self._context(np.asarray(context))
+        _check_block(n, x, pool, logged, reward, pool_offsets, pool_items, item_arm, Y, self._m)
+        if self._has_propensity != (propensity is not None):
+            raise InvalidInputError(
+                f"propensity must {'' if self._has_propensity else 'not '}be given to this writer."
+            )
+        if propensity is not None and not ((propensity > 0) & (propensity <= 1)).all():
+            raise InvalidInputError("propensity must lie in (0, 1].")
+        if not n:
+            return
+        self._flush_rows()
+        first = np.full(len(pool_offsets) - 1, n, np.int64)
+        np.minimum.at(first, pool, np.arange(n))
+        keys = np.ascontiguousarray(Y, "<f8")
+        ids = [_id(arm) for arm in item_arm]
+        item_of: list[int] = [-1] * len(ids)
+        pool_of = np.full(len(first), -1, np.int32)
+        bounds = np.asarray(pool_offsets).tolist()
+        members = np.asarray(pool_items).tolist()
+        for p in np.argsort(first, kind="stable").tolist():
+            if first[p] == n:  # of no event
+                break
+            local = members[bounds[p] : bounds[p + 1]]
+            for item in local:
+                if item_of[item] < 0:
+                    event = self.n_events + int(first[p])
+                    item_of[item] = self._item(ids[item], keys[item].tobytes(), event)
+            pool_of[p] = self._pool(np.array([item_of[item] for item in local], "<i4").tobytes())
+        self._write("time", time)
+        self._write("context", x)
+        self._write("pool", pool_of[pool])
+        self._write("logged", logged)
+        self._write("reward", reward)
+        if propensity is not None:
+            self._write("propensity", propensity)
+        self._look_at_times(np.asarray(time))
+        self.n_events += n
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Count what the reader could not use."""
+        if count:
+            self._dropped[reason] += count
+
+    def warn(self, what: str, count: int = 1) -> None:
+        """Count what the reader used, but found odd."""
+        if count:
+            self._warnings[what] += count
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """What was dropped so far, by reason."""
+        return dict(self._dropped)
+
+    # -- the end ----------------------------------------------------------------------------
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def close(self) -> None:
+        """Write what is left and give the log its name."""
+        try:
+            self._flush_rows()
+            for file in self._files.values():
+                file.close()
+            self._text("arms.json", list(self._arms))
+            self._text("meta.json", self._meta())
+            self._check_target()
+            self._rename()
+        except OSError as error:
+            self.abandon()
+            raise LogFileError(f"{self.path} cannot be written: {_why(error)}.") from None
+        except BaseException:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """Leave nothing behind; a log that was there before stays as it was."""
+        for file in self._files.values():
+            file.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _check_target(self) -> None:
+        if not self.path.name or self.path.name == "..":
+            raise InvalidInputError(f"path must name a folder to make, got {str(self.path)!r}.")
+        if not self.path.exists():
+            return
+        if not self._overwrite:
+            raise LogFileError(f"{self.path} is there already; overwrite=True would replace it.")
+        if not (self.path / "meta.json").is_file() or not (self.path / "arms.json").is_file():
+            raise LogFileError(f"{self.path} is no log, so it is not replaced.")
+
+    def _begin(self) -> None:
+        names = [name for name in COLUMNS if name != "propensity" or self._has_propensity]
+        try:
+            self._folder.mkdir()
+            for name in names:
+                self._files[name] = (self._folder / f"{name}.bin").open("wb", buffering=1 << 18)
+            self._write("pool_offsets", np.zeros(1, np.int64))
+        except OSError as error:
+            self.abandon()
+            raise LogFileError(f"{self.path} cannot be written: {_why(error)}.") from None
+
+    def _rename(self) -> None:
+        if not self.path.exists():
+            self._folder.rename(self.path)
+            return
+        aside = self._folder.with_suffix(".old")
+        self.path.rename(aside)
+        try:
+            self._folder.rename(self.path)
+        except OSError:
+            aside.rename(self.path)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
+
+    def _meta(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "n_events": self.n_events,
+            "n_arms": len(self._arms),
+            "n_items": self._n_items,
+            "n_pools": self._n_pools,
+            "n_members": self._n_members,
+            "n_features": self._d,
+            "n_item_features": self._m,
+            "context_dtype": self._context_dtype,
+            "propensities": self._has_propensity,
+            **self._names,
+            "logging": self._logging,
+            "source": self._source,
+            "read": self.read or self.n_events + sum(self._dropped.values()),
+            "dropped": dict(self._dropped),
+            "warnings": dict(self._warnings),
+        }
+
+    def _text(self, name: str, content: Any) -> None:
+        text = json.dumps(content, indent=None if name == "arms.json" else 2, ensure_ascii=False)
+        (self._folder / name).write_text(text + "\n", encoding="utf-8")
+
+    def _write(self, name: str, values: npt.NDArray[Any]) -> None:
+        dtype = COLUMNS[name] or CONTEXT_DTYPES[self._context_dtype]
+        try:
+            self._files[name].write(np.ascontiguousarray(values, dtype).data)
+        except OSError as error:
+            raise LogFileError(f"{self.path} cannot be written: {_why(error)}.") from None
+
+    def _flush_rows(self) -> None:
+        if not self._rows:
+            return
+        rows, self._rows = self._rows, []
+        times, contexts, pools, places, rewards, chances = zip(*rows, strict=True)
+        self._write("time", np.array(times))
+        self._write("context", np.stack(contexts))
+        self._write("pool", np.array(pools))
+        self._write("logged", np.array(places))
+        self._write("reward", np.array(rewards))
+        if self._has_propensity:
+            self._write("propensity", np.array(chances))
+        self._look_at_times(np.array(times))
+
+    def _look_at_times(self, times: npt.NDArray[Any]) -> None:
+        before = times[:1] if self._last_time is None else np.array([self._last_time])
+        back = np.diff(np.concatenate([before, times])) < 0
+        self.warn("time earlier than the event before", int(np.count_nonzero(back)))
+        self._last_time = int(times[-1])
+
+    def _context(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if x.ndim != 2 or x.shape[1] != self._d or x.dtype.kind not in "iufb":
+            raise InvalidInputError(
+                f"context must have {self._d} numbers an event, got shape {x.shape} of {x.dtype}."
+            )
+        if self._context_dtype == "uint8":
+            with np.errstate(invalid="ignore"):
+                found = x.astype(np.uint8)
+            if x.dtype != np.uint8 and not (found == x).all():
+                raise InvalidInputError("context must hold whole numbers in 0..255 for uint8.")
+            return found
+        if not (np.abs(x) <= LARGEST).all():
+            raise InvalidInputError(f"context must be finite and at most {LARGEST:g} in size.")
+        return x.astype(np.float64)
+
+    def _probability(self, propensity: float | None) -> float:
+        if not self._has_propensity:
+            if propensity is not None:
+                raise InvalidInputError("propensity must not be given to this writer.")
+            return math.nan
+        if propensity is None or not 0 < (found := real("propensity", propensity)) <= 1:
+            raise InvalidInputError(f"propensity must lie in (0, 1], got {propensity!r}.")
+        return found
+
+    def _item(self, arm: ArmId, key: bytes, event: int) -> int:
+        number = self._arms.setdefault(arm, len(self._arms))
+        item = self._items.get((number, key))
+        if item is None:
+            if len(self._items) >= _REMEMBERED_ITEMS:
+                self._items.clear()
+            item = self._items[number, key] = self._n_items
+            self._n_items = _next(item, "items")
+            self._write("item_arm", np.array([number]))
+            self._write("item_features", np.frombuffer(key, "<f8"))
+            self._write("item_first", np.array([event]))
+        return item
+
+    def _pool(self, members: bytes) -> int:
+        pool = self._pools.get(members)
+        if pool is None:
+            self._pool_bytes += len(members)
+            if len(self._pools) >= _REMEMBERED_POOLS or self._pool_bytes > _REMEMBERED_BYTES:
+                self._pools.clear()
+                self._pool_bytes = len(members)
+            pool = self._pools[members] = self._n_pools
+            self._n_pools = _next(pool, "pools")
+            self._n_members += len(members) // 4
+            self._write("pool_items", np.frombuffer(members, "<i4"))
+            self._write("pool_offsets", np.array([self._n_members]))
+        return pool
+
+
+def _id(arm: object) -> ArmId:
+    found = check_id(arm)
+    if not isinstance(found, (int, str)):
+        raise InvalidInputError(f"arm id must be a number or text in a log, got {arm!r}.")
+    return found
+
+
+def _names(name: str, names: Sequence[str] | None, length: int) -> list[str] | None:
+    if names is None:
+        return None
+    if len(names) != length:
+        raise InvalidInputError(f"{name} must be {length} names, got {len(names)}.")
+    return [str(each) for each in names]
+
+
+def _next(number: int, what: str) -> int:
+    if number >= _MOST:
+        raise LogFileError(f"a log holds at most {_MOST} {what}.")
+    return number + 1
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+def _check_block(
+    n: int, x: npt.NDArray[Any], pool: npt.NDArray[Any], logged: npt.NDArray[Any],
+    reward: npt.NDArray[Any], offsets: npt.NDArray[Any], members: npt.NDArray[Any],
+    item_arm: Sequence[ArmId], Y: F64, m: int,
+) -> None:  # fmt: skip
+    """What ``open`` would refuse later is refused here."""
+    if not all(len(column) == n for column in (x, pool, logged, reward)):
+        raise InvalidInputError(f"the columns of a block must all have {n} entries.")
+    if Y.shape != (len(item_arm), m):
+        raise InvalidInputError(f"item_features must be {(len(item_arm), m)}, got {Y.shape}.")
+    sizes = np.diff(offsets)
+    if offsets[0] != 0 or offsets[-1] != len(members) or (sizes < 1).any():
+        raise InvalidInputError(f"pool_offsets must rise from 0 to {len(members)}.")
+    if len(members) and not 0 <= np.min(members) <= np.max(members) < len(item_arm):
+        raise InvalidInputError(f"pool_items must lie in 0..{len(item_arm) - 1}.")
+    if n and not 0 <= np.min(pool) <= np.max(pool) < len(sizes):
+        raise InvalidInputError(f"pool must lie in 0..{len(sizes) - 1}.")
+    if ((logged < 0) | (logged >= sizes[pool])).any():
+        raise InvalidInputError("logged must be a place within the event's pool.")
+    if not (np.abs(reward) <= LARGEST).all() or not (np.abs(Y) <= LARGEST).all():
+        raise InvalidInputError(
+            f"rewards and features must be finite, at most {LARGEST:g} in size."
+        )
