@@ -7,12 +7,11 @@ import re
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from whim.errors import InvalidInputError
 from whim.types import F64, I64
 
-__all__ = ["factorise", "join", "one_thread", "reduce_tags", "soft_membership", "tag_counts"]
+__all__ = ["factorise", "one_thread", "reduce_tags", "soft_membership", "tag_counts"]
 
 _BREAKS = re.compile(r"[ _-]+")
 
@@ -122,7 +121,10 @@ def soft_membership(
         raise InvalidInputError(
             f"n_features must be at most the number of users, {len(vectors)}, got {n_clusters}."
         )
-    cluster = _package("sklearn.cluster").KMeans(n_clusters, n_init=10, random_state=seed)
+    # tol=0: on until no label changes, so that each centre is the mean of its own
+    cluster = _package("sklearn.cluster").KMeans(
+        n_clusters, n_init=10, tol=0, max_iter=1000, random_state=seed
+    )
     labels = cluster.fit_predict(vectors).astype(np.int64)
     gaps = vectors[:, None, :] - cluster.cluster_centers_[None]
     squares = np.einsum("ijk,ijk->ij", gaps, gaps)
@@ -134,8 +136,3 @@ def soft_membership(
     # log-sum-exp: the nearest cluster's term is exp(0), so no row can vanish
     parts = np.exp(logs - logs.max(axis=1, keepdims=True))
     return parts / parts.sum(axis=1, keepdims=True), labels, bandwidth
-
-
-def join(ids: I64, known: I64) -> npt.NDArray[np.intp]:
-    """The place of each id in ``known``, which is ascending and has them all."""
-    return np.searchsorted(known, ids)

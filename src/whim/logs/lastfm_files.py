@@ -21,7 +21,7 @@ _LISTENING = ("userID", "artistID", "weight")
 _TAGS = ("tagID", "tagValue")
 _TIMED = ("userID", "artistID", "tagID", "timestamp")
 _DATED = ("userID", "artistID", "tagID", "day", "month", "year")
-_INTEGER = re.compile(r"-?[0-9]{1,15}")
+_INTEGER = re.compile(r"-?[0-9]{1,15}").fullmatch
 
 # the original; the same rebuilt from the dates; the dates
 _TIMESTAMPS = "user_taggedartists-timestamps.dat"
@@ -65,7 +65,7 @@ def read_tags(folder: str | Path) -> dict[int, str]:
     path = Path(folder) / "tags.dat"
     tags: dict[int, str] = {}
     for number, (tag, value) in _rows(path, _TAGS):
-        if tag == "" or not _INTEGER.fullmatch(tag):
+        if not _INTEGER(tag):
             raise _bad(path, number, "tagID must be an integer", tag)
         if int(tag) in tags:
             raise _bad(path, number, "tagID must not repeat", tag)
@@ -110,13 +110,13 @@ def _midnight(day: int, month: int, year: int) -> int:
 
 def _integers(path: Path, columns: tuple[str, ...]) -> I64:
     """A table of integers, (rows, columns)."""
-    table = []
+    table: list[str] = []
     for number, fields in _rows(path, columns):
         for name, field in zip(columns, fields, strict=True):
-            if not _INTEGER.fullmatch(field):
+            if not _INTEGER(field):
                 raise _bad(path, number, f"{name} must be an integer", field)
-        table.append(fields)
-    return np.array(table, dtype=np.int64)
+        table += fields
+    return np.array(table).astype(np.int64).reshape(-1, len(columns))
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
