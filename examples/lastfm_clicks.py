@@ -42,22 +42,22 @@ def paper() -> dict[str, Callable[[], whim.Policy]]:
 def wu2018() -> dict[str, Callable[[], whim.Policy]]:
     """One model for all arms, as Wu et al. compare."""
     m = {"n_item_features": 25, "alpha": 0.3, "ridge": 0.1}
+    wu = {"tau": 30, "delta1": 0.1}
     return {
         "random": lambda: whim.Random(seed=0),
         "linucb": lambda: whim.LinUCBUniform(**m, payoff="item"),
-        "dlinucb sigma=0.1": lambda: whim.DynamicLinUCB(**m, tau=30, delta1=0.1),
-        "dlinucb sigma=0.2": lambda: whim.DynamicLinUCB(**m, tau=30, delta1=0.1, sigma=0.2),
-        "dlinucb sigma=0.3 eta=0.4": lambda: whim.DynamicLinUCB(
-            **m, tau=30, delta1=0.1, sigma=0.3, eta=0.4
-        ),
+        "dlinucb sigma=0.1": lambda: whim.DynamicLinUCB(**m, **wu, sigma=0.1),
+        "dlinucb sigma=0.2": lambda: whim.DynamicLinUCB(**m, **wu, sigma=0.2),
+        "dlinucb sigma=0.1 eta=0.5": lambda: whim.DynamicLinUCB(**m, **wu, sigma=0.1, eta=0.5),
+        "dlinucb sigma=0.1 eta=0.6": lambda: whim.DynamicLinUCB(**m, **wu, sigma=0.1, eta=0.6),
+        "dlinucb sigma=0.1 eta=0.7": lambda: whim.DynamicLinUCB(**m, **wu, sigma=0.1, eta=0.7),
     }
 
 
 def play(log: Log, policy: whim.Policy) -> tuple[int, int, int]:
     """Clicks, changes reported, and plays of the arm that was played most."""
-    features = log.item_features if getattr(policy, "_m", 0) else None
     arms = [log.arms[i] for i in log.item_arm.tolist()]
-    policy.add_arms(arms, **({} if features is None else {"features": features}))
+    policy.add_arms(arms, features=log.item_features if policy.n_item_features else None)
     offsets, members, pools = (
         np.asarray(a).tolist() for a in (log.pool_offsets, log.pool_items, log.pool)
     )

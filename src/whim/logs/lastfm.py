@@ -65,7 +65,7 @@ def convert(
     *,
     protocol: str = "paper",
     pool_size: int | None = None,
-    passes: int = 1,
+    passes: int | None = None,
     order: str = "user",
     min_listeners: int = 100,
     n_features: int = 10,
@@ -77,7 +77,7 @@ def convert(
     overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Log:
-    """Write LastFM as a log in which every reward is known: 1 for the positive, 0 for the rest.
+    r"""Write LastFM as a log in which every reward is known: 1 for the positive, 0 for the rest.
 
     Parameters
     ----------
@@ -95,6 +95,7 @@ def convert(
         25.
     passes
         How often all events are gone through, each time with an order and pools of its own.
+        ``None``: 2, or 1 under ``"wu2018"``.
     order
         ``"user"``: one user after the other, so that each new one is a change; ``"paper"`` draws
         the order of users and of each user's records, ``"wu2018"`` goes by user id and time.
@@ -125,8 +126,28 @@ def convert(
     Under ``"paper"`` the contexts are made, as in the paper, from the very records that the log
     then asks a policy to guess: a user's context has seen the answers. Compare policies on it;
     do not read its click rates as those of new users.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> heard = "1\t7\t90\n1\t8\t40\n2\t7\t15\n2\t9\t33\n3\t8\t60\n3\t9\t21\n"
+    >>> tagged = "1\t7\t5\t1\t4\t2009\n1\t8\t6\t1\t4\t2009\n2\t9\t6\t1\t5\t2009\n"
+    >>> head = "userID\tartistID\tweight\n"
+    >>> _ = (folder / "user_artists.dat").write_text(head + heard)
+    >>> head = "userID\tartistID\ttagID\tday\tmonth\tyear\n"
+    >>> _ = (folder / "user_taggedartists.dat").write_text(head + tagged)
+    >>> log = convert(
+    ...     folder, folder / "tiny.whim", min_listeners=2, n_features=2, n_item_features=1,
+    ...     n_factors=2,
+    ... )
+    >>> log.n_events, log.arms, log.logging
+    (12, [7, 8, 9], 'full')
     """
     checks.choice("order", order, ORDERS)
+    if passes is None:
+        passes = 2 if protocol == "paper" else 1
     checks.integer("passes", passes, 1)
     settings = Settings(
         protocol=protocol,
