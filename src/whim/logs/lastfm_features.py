@@ -60,7 +60,10 @@ def tag_counts(
         used = np.unique(ids).tolist()
         missing = [tag for tag in used if tag not in texts]
         if missing:
-            raise InvalidInputError(f"tags.dat must hold every tag in use, got none of {missing}.")
+            raise InvalidInputError(
+                f"tags.dat must hold every tag in use; {len(missing)} are missing, the first "
+                f"is {missing[0]}."
+            )
         words = {tag: [w for w in _BREAKS.split(texts[tag].lower()) if w] for tag in used}
         terms = sorted({word for some in words.values() for word in some})
         place = {word: i for i, word in enumerate(terms)}
