@@ -155,7 +155,7 @@ class Writer:
         )
         keys = [b""] * len(ids) if Y is None else [y.tobytes() for y in Y]
         items = [self._item(arm, key, self.n_events) for arm, key in zip(ids, keys, strict=True)]
-        pool = self._pool(np.array(items, "<i4").tobytes())
+        (pool,) = self._known_pools([np.array(items, "<i4").tobytes()])
         self._rows.append((row[0], row[1], pool, row[2], row[3], row[4]))
         self.n_events += 1
         if len(self._rows) >= _ROWS:
@@ -194,26 +194,16 @@ class Writer:
         if not n:
             return
         self._flush_rows()
-        first = np.full(len(pool_offsets) - 1, n, np.int64)
-        np.minimum.at(first, pool, np.arange(n))
-        keys = np.ascontiguousarray(Y, "<f8")
-        ids = [_id(arm) for arm in item_arm]
-        item_of: list[int] = [-1] * len(ids)
-        pool_of = np.full(len(first), -1, np.int32)
-        bounds = np.asarray(pool_offsets).tolist()
-        members = np.asarray(pool_items).tolist()
-        for p in np.argsort(first, kind="stable").tolist():
-            if first[p] == n:  # of no event
-                break
-            local = members[bounds[p] : bounds[p + 1]]
-            for item in local:
-                if item_of[item] < 0:
-                    event = self.n_events + int(first[p])
-                    item_of[item] = self._item(ids[item], keys[item].tobytes(), event)
-            pool_of[p] = self._pool(np.array([item_of[item] for item in local], "<i4").tobytes())
+        numbers = self._number(
+            np.asarray(pool),
+            np.asarray(pool_offsets),
+            np.asarray(pool_items),
+            item_arm,
+            np.ascontiguousarray(Y, "<f8"),
+        )
         self._write("time", time)
         self._write("context", x)
-        self._write("pool", pool_of[pool])
+        self._write("pool", numbers)
         self._write("logged", logged)
         self._write("reward", reward)
         if propensity is not None:
@@ -337,8 +327,11 @@ class Writer:
 
     def _write(self, name: str, values: npt.NDArray[Any]) -> None:
         dtype = COLUMNS[name] or CONTEXT_DTYPES[self._context_dtype]
+        self._put(name, np.ascontiguousarray(values, dtype).data)
+
+    def _put(self, name: str, content: bytes | memoryview) -> None:
         try:
-            self._files[name].write(np.ascontiguousarray(values, dtype).data)
+            self._files[name].write(content)
         except OSError as error:
             raise LogFileError(f"{self.path} cannot be written: {_why(error)}.") from None
 
@@ -393,25 +386,73 @@ class Writer:
             if len(self._items) >= _REMEMBERED_ITEMS:
                 self._items.clear()
             item = self._items[number, key] = self._n_items
-            self._n_items = _next(item, "items")
-            self._write("item_arm", np.array([number]))
-            self._write("item_features", np.frombuffer(key, "<f8"))
-            self._write("item_first", np.array([event]))
+            self._n_items = _few(item + 1, "items")
+            self._put("item_arm", number.to_bytes(4, "little"))
+            self._put("item_features", key)
+            self._put("item_first", event.to_bytes(8, "little"))
         return item
 
-    def _pool(self, members: bytes) -> int:
-        pool = self._pools.get(members)
-        if pool is None:
-            self._pool_bytes += len(members)
-            if len(self._pools) >= _REMEMBERED_POOLS or self._pool_bytes > _REMEMBERED_BYTES:
-                self._pools.clear()
-                self._pool_bytes = len(members)
-            pool = self._pools[members] = self._n_pools
-            self._n_pools = _next(pool, "pools")
-            self._n_members += len(members) // 4
-            self._write("pool_items", np.frombuffer(members, "<i4"))
-            self._write("pool_offsets", np.array([self._n_members]))
-        return pool
+    def _number(
+        self,
+        pool: npt.NDArray[Any],
+        offsets: npt.NDArray[Any],
+        members: npt.NDArray[Any],
+        item_arm: Sequence[ArmId],
+        Y: F64,
+    ) -> npt.NDArray[np.int32]:
+        """The log's numbers for a block's pools, by event; new pools and items are written."""
+        first = _first(pool, len(offsets) - 1)
+        order = np.argsort(first, kind="stable")
+        order = order[first[order] < len(pool)]  # a pool of no event is left out
+        sizes = np.diff(offsets)[order]
+        ends = np.cumsum(sizes)
+        within = np.arange(ends[-1]) - np.repeat(ends - sizes, sizes)
+        local = members[np.repeat(offsets[order], sizes) + within]
+        at = _first(local, len(item_arm))
+        item_of = np.full(len(item_arm), -1, "<i4")
+        for item in np.argsort(at, kind="stable").tolist():
+            if at[item] == len(local):
+                break
+            event = self.n_events + int(first[order[np.searchsorted(ends, at[item], "right")]])
+            item_of[item] = self._item(_id(item_arm[item]), Y[item].tobytes(), event)
+        text = item_of[local].tobytes()
+        bounds = (4 * ends).tolist()
+        keys = [text[low:high] for low, high in zip([0, *bounds], bounds, strict=False)]
+        pool_of = np.full(len(first), -1, np.int32)
+        pool_of[order] = self._known_pools(keys)
+        found: npt.NDArray[np.int32] = pool_of[pool]
+        return found
+
+    def _known_pools(self, keys: list[bytes]) -> list[int]:
+        """The number of each pool, given by its members' bytes; new ones are written."""
+        numbers, fresh, ends = [], [], []
+        pools = self._pools
+        for members in keys:
+            pool = pools.get(members)
+            if pool is None:
+                size = len(members)
+                self._pool_bytes += size
+                if len(pools) >= _REMEMBERED_POOLS or self._pool_bytes > _REMEMBERED_BYTES:
+                    pools.clear()
+                    self._pool_bytes = size
+                pool = pools[members] = self._n_pools
+                self._n_pools = pool + 1
+                self._n_members += size // 4
+                fresh.append(members)
+                ends.append(self._n_members)
+            numbers.append(pool)
+        if fresh:
+            _few(self._n_pools, "pools")
+            self._put("pool_items", b"".join(fresh))
+            self._write("pool_offsets", np.array(ends))
+        return numbers
+
+
+def _first(numbers: npt.NDArray[Any], n: int) -> npt.NDArray[np.int64]:
+    """Where each of 0..n-1 comes first, or the length if nowhere."""
+    found = np.full(n, len(numbers), np.int64)
+    found[numbers[::-1]] = np.arange(len(numbers))[::-1]  # the last one assigned stays
+    return found
 
 
 def _id(arm: object) -> ArmId:
@@ -429,10 +470,10 @@ def _names(name: str, names: Sequence[str] | None, length: int) -> list[str] | N
     return [str(each) for each in names]
 
 
-def _next(number: int, what: str) -> int:
-    if number >= _MOST:
+def _few(count: int, what: str) -> int:
+    if count > _MOST:
         raise LogFileError(f"a log holds at most {_MOST} {what}.")
-    return number + 1
+    return count
 
 
 def _why(error: OSError) -> str:
