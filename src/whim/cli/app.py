@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from whim.cli import policies, report, simulate
+from whim.cli import convert, log, paper, policies, report, simulate
 
 __all__ = ["app"]
 
@@ -18,6 +18,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("simulate")(simulate.simulate)
+app.command("paper")(paper.paper)
+app.command("convert")(convert.convert)
+app.command("log")(log.log)
 app.command("policies")(policies.policies)
 app.command("report")(report.report)
 
