@@ -142,7 +142,7 @@ def _call(function: Callable[[Any], Any], code: str, place: int, task: Any) -> t
 
 def _one_thread() -> contextlib.AbstractContextManager[Any]:
     """Limits BLAS: a long dot product has other last bits on two threads than on one."""
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     limits: contextlib.AbstractContextManager[Any] = threadpool_limits(1)
     return limits

@@ -78,10 +78,7 @@ def source(options: Options, protocol: str) -> clicks.Source:
     real = folder is not None
     runs = options.choose(5, 1)
     if folder is None:
-        world = Listeners()
-        folder = options.work / f"listeners-{options.seed}"
-        if not (folder / "tags.dat").is_file():
-            world.write(folder, seed=options.seed)
+        folder = Listeners().write(options.work / "listeners", seed=options.seed)
     settings: dict[str, Any] = {"protocol": protocol}
     if not real:  # as many candidates and events as the made-up community has
         settings |= {"min_listeners": 20} if protocol == "paper" else {"dense": 3}

@@ -16,7 +16,12 @@ def whole(i: Interval) -> str:
     >>> whole(Interval(2632.4, 2400.8, 2869.9))
     '2,632 [2,401, 2,870]'
     """
-    return f"{i.value:,.0f} [{i.low:,.0f}, {i.high:,.0f}]"
+    return f"{i.value:,.0f}" + _between(f"{i.low:,.0f}", f"{i.high:,.0f}")
+
+
+def _between(low: str, high: str) -> str:
+    """The interval, unless there is none: a single run has no spread."""
+    return "" if low == "nan" else f" [{low}, {high}]"
 
 
 def percent(i: Interval, digits: int = 0, *, signed: bool = False) -> str:
@@ -28,7 +33,7 @@ def percent(i: Interval, digits: int = 0, *, signed: bool = False) -> str:
     if math.isnan(i.value):
         return "–"
     value, low, high = (_hundredths(part, digits, signed) for part in i)
-    return f"{value} % [{low}, {high}]"
+    return f"{value} %" + _between(low, high)
 
 
 def _hundredths(share: float, digits: int, signed: bool) -> str:
@@ -43,7 +48,9 @@ def rate(i: Interval) -> str:
     >>> rate(Interval(0.05639, 0.0559, 0.0569))
     '0.0564 [0.0559, 0.0569]'
     """
-    return "–" if math.isnan(i.value) else f"{i.value:.4f} [{i.low:.4f}, {i.high:.4f}]"
+    if math.isnan(i.value):
+        return "–"
+    return f"{i.value:.4f}" + _between(f"{i.low:.4f}", f"{i.high:.4f}")
 
 
 def count(value: float, digits: int = 1) -> str:

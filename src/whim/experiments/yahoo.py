@@ -38,6 +38,7 @@ _PAIRS = [
 ]
 # events of a stand-in: as many as the paper's sample of visits, or a fraction
 EVENTS, QUICK_EVENTS = 4_581_188, 600_000
+QUICK_ARTICLES = 60  # of 271, so that an article is shown about as often
 _STAND_IN = (
     "Made with a stand-in: a simulated front page (NewsWorld), not Yahoo's log, which may not be "
     "redistributed. Compare the order of policies with the paper's, not the numbers; with your "
@@ -82,7 +83,8 @@ def source(options: Options) -> clicks.Source:
         said = {"log": "Yahoo R6A", "files": [f.name for f in files], "events": log.n_events}
         return clicks.Source([log], 0.02 if options.quick else 0.1, runs, "", said)
     events = QUICK_EVENTS if options.quick else EVENTS
-    world, runs = NewsWorld(), options.choose(3, 1)
+    world = NewsWorld(n_arms=QUICK_ARTICLES) if options.quick else NewsWorld()
+    runs = options.choose(3, 1)
     made = [_stand_in(world, events, options, run) for run in range(runs)]
     said = {"log": "stand-in", "world": world.describe(), "events": events, "logs": runs}
     return clicks.Source(made, 1.0, 1, _STAND_IN, said)
@@ -222,7 +224,7 @@ def _differences(origin: clicks.Source) -> list[str]:
     if origin.warning:
         told[0] = (
             "The log is simulated: as many visits as the paper's sample of Yahoo's log (a fraction "
-            "of them with --quick), 20 of 271 articles at a time, each article's appeal changing "
-            "at times of its own. Each run has a log of its own."
+            "of them, and 60 of 271 articles, with --quick), 20 articles at a time, each article's "
+            "appeal changing at times of its own. Each run has a log of its own."
         )
     return told

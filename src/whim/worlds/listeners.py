@@ -35,7 +35,7 @@ class Listeners:
 
     n_users: int = 400
     n_artists: int = 60
-    n_tags: int = 80
+    n_tags: int = 120
     tastes: int = 8
     heard: int = 12
 
@@ -77,7 +77,7 @@ class Listeners:
             target / "tags.dat",
             "tagID tagValue",
             (
-                (i + 1, f"taste {taste}" if taste < self.tastes else f"tag {i}")
+                (i + 1, f"word{i} taste{taste}" if taste < self.tastes else f"word{i}")
                 for i, taste in enumerate(tag_taste.tolist())
             ),
         )
