@@ -51,7 +51,7 @@ class Replayed:
     @classmethod
     def empty(cls, bins: int) -> Replayed:
         """Nothing seen yet."""
-        return cls(*(np.zeros(bins) for _ in range(4)))
+        return cls(np.zeros(bins), np.zeros(bins), np.zeros(bins), np.zeros(bins))
 
     def count(self, bins: npt.NDArray[Any], counted: npt.NDArray[np.bool_], earned: F64) -> None:
         """Add events: the part of the log that each is in, whether it counts, what it earned."""
