@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from whim.cli import policies, report, simulate
+from whim.cli import policies, replay, report, simulate, sweep
 
 __all__ = ["app"]
 
@@ -18,6 +18,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("simulate")(simulate.simulate)
+app.command("replay")(replay.replay)
+app.command("sweep")(sweep.sweep)
 app.command("policies")(policies.policies)
 app.command("report")(report.report)
 
