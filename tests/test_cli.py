@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
 import signal
 import subprocess
 import sys
-import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
 
 import whim
+from whim.cli import specs
+from whim.cli.app import app
+from whim.errors import WhimError
+from whim.evaluate.tasks import Told
 
 SMALL = ["simulate", "--runs", "2", "--horizon", "300", "--arms", "3", "--features", "2"]
+D, M = 2, 3
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -19,8 +32,52 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def said(*arguments: str) -> str:
+    """What a command prints, in this process."""
+    found = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+def refused(*arguments: str) -> str:
+    """The one line of a command that is refused, in this process."""
+    found = CliRunner().invoke(app, arguments)
+    assert isinstance(found.exception, WhimError), found.output
+    assert found.stdout == ""
+    return str(found.exception)
+
+
+def write_log(path: Path, *, n: int = 400, logging: str = "uniform", seed: int = 0) -> Path:
+    """A small log: four arms of which three can be shown, arm 3 the best for half of the users."""
+    rng = np.random.default_rng(seed)
+    Y = rng.normal(size=(4, M))
+    given = logging == "propensity"
+    with whim.logs.Writer(
+        path, n_features=D, n_item_features=M, logging=logging, propensities=given
+    ) as w:
+        for i in range(n):
+            arms = sorted(rng.choice(4, size=3, replace=False).tolist())
+            x = np.array([1.0, float(rng.random() < 0.5)])
+            p = np.array([0.5, 0.3, 0.2]) if given else np.full(3, 1 / 3)
+            place = int(rng.choice(3, p=p))
+            chance = 0.2 + 0.15 * arms[place] * x[1]
+            w.event(
+                time=i, x=x, arms=arms, features=Y[arms], shown=arms[place],
+                reward=float(rng.random() < chance), propensity=p[place] if given else None,
+            )  # fmt: skip
+    return path
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_log(tmp_path_factory.mktemp("logs") / "small.whim")
+
+
+# -- simulate --------------------------------------------------------------------------------------
+
+
 def test_simulate_prints_a_table_and_the_same_one_again() -> None:
-    first, second = run(*SMALL), run(*SMALL)
+    first, second = run(*SMALL), run(*SMALL, "--jobs", "2")
     assert first.returncode == 0, first.stderr
     for word in ("LinUCB", "PSLinUCB", "told the truth", "regret", "seed 0"):
         assert word in first.stdout
@@ -28,52 +85,262 @@ def test_simulate_prints_a_table_and_the_same_one_again() -> None:
     assert first.stderr == ""
 
 
-def test_simulate_json() -> None:
-    found = json.loads(run(*SMALL, "--json", "--seed", "3").stdout)
+def test_tables_fit_eighty_columns() -> None:
+    out = said("simulate", "--runs", "2", "--horizon", "3000", "--period", "500", "--jobs", "1")
+    assert "delay in steps" in out  # the table of changes is there
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_simulate_json_is_the_library_s_result() -> None:
+    found = json.loads(said(*SMALL, "--json", "--seed", "3"))
+    world = whim.worlds.PiecewiseLinear(n_arms=3, n_features=2, users="fixed")
+    policies = {
+        "LinUCB": whim.LinUCBDisjoint(n_features=2),
+        "PSLinUCB": whim.PSLinUCBDisjoint(n_features=2, window=100, threshold=0.35),
+        "told the truth": lambda episode: whim.OracleRestart(
+            policy=whim.LinUCBDisjoint(n_features=2), changes=episode.changes
+        ),
+    }
+    result = whim.simulate(world, policies, horizon=300, runs=2, seed=3)
+    assert found["policies"] == result.rows()
     assert found["settings"]["seed"] == 3
-    assert [row["policy"] for row in found["policies"]] == ["LinUCB", "PSLinUCB", "told the truth"]
-    regret = found["policies"][0]["regret"]
-    assert regret["low"] <= regret["value"] <= regret["high"]
+    assert found["settings"]["world"] == result.settings["world"]
+
+
+def test_simulate_with_policies_of_the_user_s_own() -> None:
+    arguments = [
+        *SMALL, "--json", "--set", "n_item_features=2", "--baseline", "greedy",
+        "--policy", "ucb", "--policy", "greedy=linucb-uniform:payoff=cross,alpha=0",
+        "--policy", "linucb-hybrid", "--policy", "swlinucb:window=50",
+        "--policy", "truth=oracle-restart:policy=ucb",
+    ]  # fmt: skip
+    found = json.loads(said(*arguments))
+    rows = {row["policy"]: row for row in found["policies"]}
+    assert list(rows) == ["ucb", "greedy", "linucb-hybrid", "swlinucb", "truth"]
+    assert found["baseline"] == "greedy"
+    assert rows["greedy"]["saved"] == 0.0
+    assert "LinUCBUniform(n_item_features=2, n_features=2" in found["settings"]["policies"][
+        "greedy"
+    ].replace("n_cross_features=None, ", "")
+
+
+@pytest.mark.parametrize("world", ["drifting", "rotating", "news"])
+def test_other_worlds(world: str) -> None:
+    out = said("simulate", "--world", world, "--runs", "2", "--horizon", "200", "--jobs", "1")
+    assert f"{world} world" in out
+    assert ("told the truth" in out) == (world != "drifting")
+
+
+def test_simulate_saves_and_draws(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    figure, folder = tmp_path / "regret.svg", tmp_path / "out"
+    said(*SMALL, "--save", str(folder), "--plot", str(figure))
+    assert figure.read_text().startswith("<?xml")
+    assert {path.name for path in folder.iterdir()} == {"curves.parquet", "result.json"}
+
+
+# -- replay ----------------------------------------------------------------------------------------
+
+
+def test_replay_prints_the_usual_policies(log: Path) -> None:
+    found = run("replay", str(log))
+    assert found.returncode == 0, found.stderr
+    for word in ("random", "PSLinUCB hybrid", "CTR", "400 events", "logging uniform"):
+        assert word in found.stdout
+    assert max(map(len, found.stdout.splitlines())) <= 80
+
+
+def test_replay_json_is_the_library_s_result(log: Path) -> None:
+    arguments = ["--policy", "random:seed=4", "--policy", "lin=linucb-disjoint:alpha=0.3"]
+    how: dict[str, Any] = {"sample": 0.7, "runs": 3, "seed": 2, "first": 0.8}
+    flags = [word for name, value in how.items() for word in (f"--{name}", str(value))]
+    out = said("replay", str(log), *arguments, *flags, "--baseline", "lin", "--json")
+    found = json.loads(out)
+    policies = {"random": whim.Random(seed=4), "lin": whim.LinUCBDisjoint(n_features=D, alpha=0.3)}
+    result = whim.replay(log, policies, **how)
+    assert found["policies"] == result.rows("lin")
+    assert found["settings"]["events"] == 320
+
+
+def test_replay_of_propensities_has_three_estimates(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "p.whim", logging="propensity")
+    out = said("replay", str(path), "--policy", "random", "--jobs", "1")
+    for word in ("IPS", "SNIPS", "DR", "logging propensity"):
+        assert word in out
+    assert "IPS" not in said("replay", str(path), "--policy", "random", "--logging", "uniform")
+
+
+def test_replay_saves_and_draws(log: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    figure, folder = tmp_path / "rates.png", tmp_path / "out"
+    said("replay", str(log), "--save", str(folder), "--plot", str(figure), "--bins", "7")
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"over_time.parquet", "changes.parquet", "result.json"}
+
+
+# -- policies on the command line ------------------------------------------------------------------
+
+
+def test_values_of_every_kind() -> None:
+    spec = specs.parse_policy("A B=p:a=1,b=-2.5,c=true,d=None,e=word,f=inf,g=1e3")
+    assert spec.label == "A B"
+    assert spec.params == {
+        "a": 1, "b": -2.5, "c": True, "d": None, "e": "word", "f": float("inf"), "g": 1000.0,
+    }  # fmt: skip
+    assert type(spec.params["a"]) is int
+    assert type(spec.params["g"]) is float
+
+
+def test_every_policy_can_be_asked_for() -> None:
+    needs = {
+        "cusum-ucb": "threshold=1", "dlinucb": "gamma=0.9", "ducb": "gamma=0.9",
+        "modified-pslinucb": "b=0.1,c=0.1,gamma=0.1", "mucb": "window=20,threshold=3,gamma=0.1",
+        "pslinucb-disjoint": "threshold=0.3", "pslinucb-hybrid": "threshold=0.3",
+        "swlinucb": "window=50", "swucb": "window=50",
+    }  # fmt: skip
+    source = specs.Source("here", 4, 3, knows_truth=True)
+    texts = [f"{name}:{needs[name]}" if name in needs else name for name in whim.POLICIES]
+    made = specs.make(texts, source)
+    assert list(made) == list(whim.POLICIES)
+    for name, policy in made.items():
+        assert isinstance(policy, whim.POLICIES[name]) != isinstance(policy, Told)
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("ucb", (None, 0)),
+        ("linucb-disjoint", (4, 0)),
+        ("linucb-hybrid", (4, 3)),
+        ("linucb-uniform", (None, 3)),
+        ("linucb-uniform:payoff=cross", (4, 3)),
+        ("denband:payoff=item", (None, 3)),
+        ("lints", (4, 0)),
+        ("lints:payoff=item", (None, 3)),
+        ("lints:payoff=cross", (4, 3)),
+        ("ucb:n_features=4", (4, 0)),
+    ],
+)
+def test_sizes_are_filled_in(text: str, sizes: tuple[int | None, int]) -> None:
+    (policy,) = specs.make([text], specs.Source("here", 4, 3, knows_truth=True)).values()
+    assert isinstance(policy, whim.Policy)
+    assert (policy.n_features, policy.n_item_features) == sizes
 
 
 def test_policies_lists_them_all() -> None:
     found = json.loads(run("policies", "--json").stdout)
     assert {row["name"] for row in found} == set(whim.POLICIES)
-    assert "pslinucb-hybrid" in run("policies").stdout
+    assert "pslinucb-hybrid" in said("policies")
+
+
+# -- refusals --------------------------------------------------------------------------------------
 
 
 def test_version_and_help() -> None:
     assert run("--version").stdout == f"whim {whim.__version__}\n"
-    assert "simulate" in run("--help").stdout
+    out = said("--help")
+    assert all(verb in out for verb in ("simulate", "replay", "sweep"))
     assert run().returncode in (0, 2)
 
 
 def test_bad_input_is_one_line_and_exit_code_2() -> None:
-    for arguments in (
-        [*SMALL, "--law", "cube"],
-        [*SMALL, "--threshold", "-1"],
-        ["simulate", "--runs", "0"],
-        ["simulate", "--no-such-flag"],
-        ["no-such-verb"],
-    ):
-        found = run(*arguments)
-        assert found.returncode == 2, arguments
-        assert "Traceback" not in found.stderr
-        assert found.stderr
-    assert run(*SMALL, "--law", "cube").stderr == (
-        "whim: law must be one of ball, sphere, nonnegative, got 'cube'.\n"
-    )
+    found = run(*SMALL, "--law", "cube")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr == "whim: law must be one of ball, sphere, nonnegative, got 'cube'.\n"
+    found = run("replay", "no-such.whim")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr == "whim: no-such.whim is no log: there is no such folder.\n"
 
 
-def test_interrupt_ends_quietly() -> None:
+@pytest.mark.parametrize(
+    "arguments", [["simulate", "--runs", "0"], ["simulate", "--no-such-flag"], ["no-such-verb"]]
+)
+def test_wrong_flags(arguments: list[str]) -> None:
+    found = CliRunner().invoke(app, arguments)
+    assert found.exit_code == 2
+    assert found.stdout == ""
+    assert arguments[-1] in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--threshold", "-1"], "threshold must be .* got -1"),
+        (["--policy", "lin"], "policy must be one of cusum-ucb, .* ucb, got 'lin'"),
+        (["--policy", "ucb:windw=3"], "parameters of ucb must be among bonus, .* got 'windw'"),
+        (["--policy", "mucb:window=20"], "threshold must be given for mucb, as in mucb:thresh"),
+        (["--policy", "mucb:"], r"policy must be \[LABEL=\]NAME"),
+        (["--policy", "=ucb"], r"policy must be \[LABEL=\]NAME"),
+        (["--policy", "ucb:alpha"], "policy must be made of name=value, got 'alpha'"),
+        (["--policy", "ucb:seed=1,seed=2"], "policy must have each name once, got 'seed' twice"),
+        (["--policy", "ucb", "--policy", "ucb"], "labels must differ, got 'ucb' twice"),
+        (["--policy", "linucb-disjoint:n_features=9"], "n_features of .* world, 2, got 9"),
+        (["--policy", "linucb-hybrid"], "linucb-hybrid needs item features, and the piecewise"),
+        (["--policy", "lints:payoff=odd"], "payoff must be one of disjoint, item, cross"),
+        (["--policy", "lints:n_cross_features=9"], "n_cross_features of lints must be left out"),
+        (["--policy", "oracle-restart:policy=oracle-restart"], "must be another one"),
+        (["--policy", "ucb", "--alpha", "1"], "alpha must be given within --policy"),
+        (["--policy", "ucb", "--baseline", "x"], "baseline must be one of ucb, got 'x'"),
+        (["--world", "flat"], "world must be one of piecewise, drifting, rotating, news"),
+        (["--set", "wings=2"], "parameters of the piecewise world must be among .* got 'wings'"),
+        (["--set", "n_arms=2"], "n_arms must be given once"),
+        (["--set", "asynchronous=maybe"], "asynchronous must be true or false, got 'maybe'"),
+        (["--world", "news", "--period", "9"], "parameters of the news world .* got"),
+        (["--jobs", "0"], "jobs, unless -1, must be an integer >= 1"),
+        (["--plot", "regret.xyz"], r"plot must end in one of .*\.svg.*, got 'regret.xyz'"),
+        (["--plot", "no-such-folder/a.svg"], "plot must be in a folder that exists"),
+        (["--save", __file__], "save must be a folder, got the file"),
+    ],
+)
+def test_simulate_refuses(arguments: list[str], line: str) -> None:
+    assert re.search(line, refused(*SMALL, *arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--policy", "oracle-restart"], "small.whim does not know its changes"),
+        (["--policy", "ucb", "--baseline", "x"], "baseline must be one of ucb"),
+        (["--logging", "odd"], "logging must be one of uniform, propensity, full"),
+        (["--logging", "propensity"], "small.whim has none"),
+        (["--sample", "0"], "sample must be"),
+        (["--first", "2"], "first must be"),
+    ],
+)
+def test_replay_refuses(arguments: list[str], line: str, log: Path) -> None:
+    assert line in refused("replay", str(log), *arguments)
+
+
+# -- Ctrl-C ----------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_on_a_terminal_leaves_it_clean() -> None:
+    """The bar is wiped and the cursor shown again."""
+    ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "whim", "simulate", "--runs", "100000"],
+        [sys.executable, "-m", "whim", "simulate", "--runs", "100000", "--jobs", "1"],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
     )
-    time.sleep(4)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    os.close(theirs)
+    seen = b""
+    try:
+        while b" 1/100000" not in seen:  # the bar is there, and work goes on
+            seen += os.read(ours, 4096)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=30)
+        while True:
+            try:
+                seen += os.read(ours, 4096)
+            except OSError:  # the other end is closed
+                break
+    finally:
+        process.kill()
+        process.wait(10)
+        os.close(ours)
     assert process.returncode == 130
-    assert "Traceback" not in errors
+    assert out == b""
+    assert b"Traceback" not in seen
+    assert seen.rindex(b"\x1b[?25h") > seen.rindex(b"\x1b[?25l")  # cursor: shown after hidden

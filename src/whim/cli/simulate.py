@@ -1,148 +1,182 @@
-"""``whim simulate``: PSLinUCB against LinUCB where interests change, and a table of regret."""
+"""``whim simulate``: policies in a world whose interests change, and a table of regret."""
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from whim.evaluate import SimulationResult
+    from whim.cli.specs import Source
 
 __all__ = ["simulate"]
 
-_BASELINE = "LinUCB"
+# α, ω, δ of the paper: synthetic rewards; clicks, disjoint and hybrid (Yahoo)
+_LINEAR = (1.0, 100, 0.35)
+_CLICKS = {"disjoint": (0.2, 1000, 0.025), "hybrid": (0.15, 1200, 0.03)}
 
 
 def simulate(
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEC", help="[LABEL=]NAME[:param=value,...]; may be repeated."),
+    ] = None,
+    world: Annotated[
+        str, typer.Option(help="piecewise, drifting, rotating or news.")
+    ] = "piecewise",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the world."),
+    ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Independent runs.")] = 10,
     horizon: Annotated[int, typer.Option(min=1, help="Steps of a run, T.")] = 20_000,
-    arms: Annotated[int, typer.Option(min=1, help="Arms, K.")] = 10,
-    features: Annotated[int, typer.Option(min=1, help="Length of a context, d.")] = 5,
-    period: Annotated[int, typer.Option(min=1, help="Steps between an arm's changes.")] = 2000,
-    law: Annotated[str, typer.Option(help="ball, sphere or nonnegative vectors.")] = "ball",
-    users: Annotated[str, typer.Option(help="random users, or one fixed user.")] = "fixed",
+    arms: Annotated[int | None, typer.Option(min=1, help="Arms, K. [10]")] = None,
+    features: Annotated[int | None, typer.Option(min=1, help="Length of a context, d. [5]")] = None,
+    period: Annotated[
+        int | None, typer.Option(min=1, help="Steps between an arm's changes. [2000]")
+    ] = None,
+    law: Annotated[
+        str | None, typer.Option(help="ball, sphere or nonnegative vectors. [ball]")
+    ] = None,
+    users: Annotated[
+        str | None, typer.Option(help="random users, or one fixed user. [fixed if piecewise]")
+    ] = None,
     synchronous: Annotated[
         bool, typer.Option("--synchronous", help="All arms change together.")
     ] = False,
-    noise: Annotated[float, typer.Option(min=0, help="Standard deviation of rewards.")] = 0.2,
-    alpha: Annotated[float, typer.Option(min=0, help="Exploration α of every policy.")] = 1.0,
-    window: Annotated[int, typer.Option(min=2, help="PSLinUCB's window ω.")] = 100,
-    threshold: Annotated[float, typer.Option(help="PSLinUCB's threshold δ.")] = 0.35,
+    noise: Annotated[
+        float | None, typer.Option(min=0, help="Standard deviation of rewards. [0.2]")
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(min=0, help="Exploration α, without --policy. [1]")
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option(min=2, help="PSLinUCB's window ω, without --policy. [100]")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="PSLinUCB's threshold δ, without --policy. [0.35]")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="LABEL", help="Against which regret is saved. [first]")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the worlds.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
     as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+    save: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write curves and table there.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw regret (.svg, .png, .pdf).")
+    ] = None,
 ) -> None:
-    """Play PSLinUCB, LinUCB and a policy that is told the truth on the paper's disjoint world.
+    """Play policies in a world that knows its truth, and compare their regret.
 
-    The defaults are the paper's synthetic experiment (ten runs of its hundred) with each arm
-    changing at its own times.
+    Without --policy: LinUCB, PSLinUCB and LinUCB told the truth. The defaults are the paper's
+    synthetic experiment (ten runs of its hundred) with each arm changing at its own times.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    import whim
+    from whim import checks
+    from whim.cli import show, specs
+    from whim.cli.bar import bar, processes
+    from whim.errors import InvalidInputError
     from whim.evaluate import simulate as play
-    from whim.worlds import PiecewiseLinear
 
-    world = PiecewiseLinear(
-        n_arms=arms,
-        n_features=features,
-        period=period,
-        asynchronous=not synchronous,
-        law=law,
-        users=users,
-        noise=noise,
-    )
-    policies: dict[str, Any] = {
-        _BASELINE: whim.LinUCBDisjoint(n_features=features, alpha=alpha),
-        "PSLinUCB": whim.PSLinUCBDisjoint(
-            n_features=features, alpha=alpha, window=window, threshold=threshold
-        ),
-        "told the truth": lambda episode: whim.OracleRestart(
-            policy=whim.LinUCBDisjoint(n_features=features, alpha=alpha), changes=episode.changes
-        ),
-    }
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:3.0f} %"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with bar:
-        steps = runs * len(policies) * horizon
-        task = bar.add_task(f"{runs} runs × {len(policies)} policies", total=steps)
+    flags: dict[str, Any] = {
+        "n_arms": arms, "n_features": features, "period": period, "law": law, "users": users,
+        "noise": noise, "asynchronous": False if synchronous else None,
+    }  # fmt: skip
+    given = {name: value for name, value in flags.items() if value is not None}
+    more = specs.settings("set", set_ or [])
+    for name in given.keys() & more.keys():
+        raise InvalidInputError(f"{name} must be given once, got it by its option and by --set.")
+    made, params, source = specs.world(world, given | more)
+    own = {"alpha": alpha, "window": window, "threshold": threshold}
+    own = {name: value for name, value in own.items() if value is not None}
+    if policy and own:
+        raise InvalidInputError(
+            f"{', '.join(own)} must be given within --policy, as in NAME:{next(iter(own))}=VALUE."
+        )
+    policies = specs.make(policy or _usual(source, params, own), source)
+    first = checks.choice("baseline", baseline or next(iter(policies)), tuple(policies))
+    show.check_targets(save=save, plot=plot)
+    jobs = processes(jobs, runs * horizon * len(policies))
+    with bar(f"{len(policies)} policies, run", runs) as progress:
         result = play(
-            world,
-            policies,
-            horizon=horizon,
-            runs=runs,
-            seed=seed,
-            progress=lambda steps: bar.advance(task, steps),
+            made, policies, horizon=horizon, runs=runs, seed=seed, jobs=jobs, progress=progress
         )
-    rows = _rows(result)
+    show.keep(result, save=save, plot=plot)
+    rows = result.rows(first)
     if as_json:
-        settings = {"runs": runs, "horizon": horizon, "seed": seed, "world": str(world)}
-        typer.echo(json.dumps({"settings": settings, "policies": rows}, indent=2))
+        show.print_json({"settings": result.settings, "baseline": first, "policies": rows})
         return
-    kind = "one fixed user" if users == "fixed" else "random users"
-    when = "together" if synchronous else "each at its own times"
-    _print(
-        rows,
-        result,
-        f"{runs} runs of {horizon:,} steps, seed {seed}: {arms} arms, {features} features "
-        f"({law}), {kind}, noise {noise:g}; arms change every {period:,} steps, {when}",
-    )
-
-
-def _rows(result: SimulationResult) -> list[dict[str, Any]]:
-    from whim.evaluate import gain, mean_interval
-
-    rows = []
-    for label, curve in result.regret.items():
-        final, baseline = curve[:, -1], result.regret[_BASELINE][:, -1]
-        rows.append(
-            {
-                "policy": label,
-                "regret": mean_interval(final)._asdict(),
-                "saved": None if label == _BASELINE else gain(final, baseline)._asdict(),
-                "found": float(result.found[label].mean()),
-                "false_alarms": float(result.false_alarms[label].mean()),
-            }
+    _print_regret(rows, first)
+    _print_changes(rows)
+    words = [f"{name} {value}" for name, value in params.items() if name != "kind"]
+    show.say(
+        f"{runs} runs of {horizon:,} steps, seed {seed}, {world} world. "
+        f"{result.settings['world']['what']} ({', '.join(words)})\n"
+        f"Regret is expected reward lost against the best arm; saved is against {first}; "
+        "[low, high] are 95 % intervals over runs. Found, missed and false are changes a run; "
+        "the delay is a median."
+        + (
+            "\n'told the truth' restarts LinUCB at the true change points: the reference for "
+            "every detector."
+            if "told the truth" in policies
+            else ""
         )
-    return rows
-
-
-def _print(rows: list[dict[str, Any]], result: SimulationResult, title: str) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE, padding=(0, 1), show_edge=False)
-    for heading in ("policy", "regret", "saved", "found", "false"):
-        table.add_column(heading, justify="left" if heading == "policy" else "right", no_wrap=True)
-    there_were = result.changes.mean()
-    for row in rows:
-        regret, saved = row["regret"], row["saved"]
-        cells = ["", "", ""]
-        if saved is not None:
-            low, high = 100 * saved["low"], 100 * saved["high"]
-            cells[0] = f"{100 * saved['value']:.0f} % [{low:.0f}, {high:.0f}]"
-        if row["policy"].startswith("PS"):
-            cells[1:] = [f"{row['found']:.1f} of {there_were:.0f}", f"{row['false_alarms']:.1f}"]
-        spread = f"{regret['value']:,.0f} [{regret['low']:,.0f}, {regret['high']:,.0f}]"
-        table.add_row(row["policy"], spread, *cells)
-    console = Console()
-    console.print(table)
-    console.print(
-        f"\n{title}.\nRegret is expected reward lost against the best arm; saved is against "
-        f"{_BASELINE}; [low, high] are 95 % intervals over runs. Found and false: changes reported "
-        "that there were, and that there were not.\n'told the truth' restarts "
-        "LinUCB at the true change points: the reference for every detector.",
-        highlight=False,
-        markup=False,
     )
+
+
+def _usual(source: Source, params: dict[str, Any], own: dict[str, Any]) -> list[str]:
+    """LinUCB, PSLinUCB and the one that is told the truth, with the paper's parameters."""
+    payoff = "hybrid" if source.n_item_features else "disjoint"
+    clicks = params["kind"] == "news" or params.get("rewards") == "bernoulli"
+    usual = _CLICKS[payoff] if clicks else _LINEAR
+    alpha, window, threshold = (
+        own.get(name, value)
+        for name, value in zip(("alpha", "window", "threshold"), usual, strict=True)
+    )
+    found = [
+        f"LinUCB=linucb-{payoff}:alpha={alpha}",
+        f"PSLinUCB=pslinucb-{payoff}:alpha={alpha},window={window},threshold={threshold}",
+    ]
+    if params["kind"] != "drifting":  # it has no change points to tell
+        found.append(f"told the truth=oracle-restart:policy=linucb-{payoff},alpha={alpha}")
+    return found
+
+
+def _print_regret(rows: list[dict[str, Any]], baseline: str) -> None:
+    from whim.cli.show import estimate, percent, print_table
+
+    cells = [
+        [
+            row["policy"],
+            estimate(row, "regret", significant=4),
+            "" if row["policy"] == baseline else percent(row, "saved"),
+            estimate(row, "reward"),
+        ]
+        for row in rows
+    ]
+    print_table(("policy", "regret", "saved", "reward a step"), cells)
+
+
+def _print_changes(rows: list[dict[str, Any]]) -> None:
+    """How changes were found, of the policies that reported any."""
+    from whim.cli.show import count, print_table
+
+    cells = [
+        [
+            row["policy"],
+            f"{count(row['found'])} of {count(row['found'] + row['missed'])}",
+            count(row["missed"]),
+            count(row["false_alarms"]),
+            count(row["delay_median"]),
+            count(row["delay_plays_median"]),
+        ]
+        for row in rows
+        if row["found"] or row["false_alarms"]
+    ]
+    if cells:
+        typer.echo()
+        heads = ("policy", "found", "missed", "false", "delay in steps", "in plays")
+        print_table(heads, cells)

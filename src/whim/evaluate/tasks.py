@@ -1,0 +1,181 @@
+"""Tasks of a sweep: one policy over one run of a world, or over one sample of a log.
+
+A task is plain data, so that any worker can do it and a store can tell it from every other. Its
+run is the one that ``simulate`` and ``replay`` would do, to the last bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from whim import checks, logs
+from whim.errors import InvalidInputError, LogFileError
+from whim.evaluate.detection import Detection
+from whim.evaluate.outcome import columns
+from whim.evaluate.replay import _floor, _How, _one, _scheme
+from whim.evaluate.simulate import _run, sealed
+from whim.logs import Log
+from whim.policies import OracleRestart, Policy, policy
+from whim.worlds import (
+    DriftingLinear,
+    Episode,
+    NewsWorld,
+    PiecewiseLinear,
+    RotatingLinear,
+    World,
+)
+
+__all__ = ["WORLDS", "Told", "log_run", "log_settings", "make_policy", "make_world", "world_run"]
+
+WORLDS: dict[str, type[Any]] = {
+    "piecewise": PiecewiseLinear,
+    "drifting": DriftingLinear,
+    "rotating": RotatingLinear,
+    "news": NewsWorld,
+}
+_BINS = 40  # as in ``replay``: sums of rewards are then added up in the same order
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Makes, for an episode, a policy that is restarted at the true change points.
+
+    >>> Told("linucb-disjoint", {"n_features": 2})
+    Told(name='linucb-disjoint', params={'n_features': 2})
+    """
+
+    name: str
+    params: Mapping[str, Any]
+
+    def __call__(self, episode: Episode) -> Policy:
+        """The policy for one episode."""
+        changes: Any = episode.changes  # arms are numbers here, and a dict's keys invariant
+        return OracleRestart(policy=policy(self.name, **self.params), changes=changes)
+
+
+def make_world(kind: str, **params: Any) -> World:
+    """A world by its short name.
+
+    >>> make_world("piecewise", n_arms=3).n_arms
+    3
+    """
+    cls = WORLDS[checks.choice("world", kind, tuple(WORLDS))]
+    world: World = cls(**params)
+    return world
+
+
+def make_policy(name: str, params: Mapping[str, Any]) -> Policy | Told:
+    """A policy by its registered name; ``oracle-restart`` is told the truth of each episode.
+
+    >>> make_policy("ucb", {"bonus": "ucb1"})
+    UCB(bonus='ucb1', alpha=1.0, n_features=None, seed=0, ties='first')
+    >>> make_policy("oracle-restart", {"policy": "ucb"})
+    Told(name='ucb', params={})
+    """
+    if name != OracleRestart.name:
+        return policy(name, **params)
+    inner = {key: value for key, value in params.items() if key != "policy"}
+    if "policy" not in params or not isinstance(params["policy"], str):
+        raise InvalidInputError(
+            f"policy of {name} must be the name of a registered one, got {params.get('policy')!r}."
+        )
+    policy(params["policy"], **inner)  # says now what is wrong with it
+    return Told(params["policy"], inner)
+
+
+def world_run(settings: dict[str, Any]) -> dict[str, Any]:
+    """One run of a world: regret, mean reward, and how changes were found.
+
+    Parameters
+    ----------
+    settings
+        ``world`` (its ``kind`` and parameters), ``horizon``, ``policy`` (``name`` and
+        ``params``), ``seed`` and ``run``: as run number ``run`` of ``simulate`` with that seed.
+
+    Examples
+    --------
+    >>> task = {"world": {"kind": "piecewise", "n_features": 2}, "horizon": 100, "seed": 0}
+    >>> found = world_run(task | {"policy": {"name": "random", "params": {}}, "run": 0})
+    >>> sorted(found)
+    ['changes', 'delays', 'false_alarms', 'found', 'missed', 'plays', 'regret', 'reward']
+    """
+    horizon = checks.integer("horizon", settings["horizon"], 1)
+    made = sealed("policy", make_policy(**settings["policy"]))
+    task = (horizon, settings["seed"], settings["run"])
+    found = _run(make_world(**settings["world"]), {"": made}, np.array([horizon]), task)
+    seen = Detection(*found["detection"][""])
+    return {
+        "regret": float(found["regret"][""][0]),
+        "reward": found["reward"][""],
+        "changes": found["changes"],
+        "found": seen.found,
+        "missed": seen.missed,
+        "false_alarms": seen.false_alarms,
+        "delays": seen.delays,
+        "plays": seen.plays,
+    }
+
+
+def log_settings(
+    log: Log, *, logging: str | None = None, sample: float = 1.0, first: float = 1.0
+) -> dict[str, Any]:
+    """What the tasks over a log share: which log it is, and how it is replayed.
+
+    The log is named by its place, a digest of its description and the time when it was written:
+    one made anew under the same name is another, and results of the old one do not answer for it.
+    """
+    folder = log.path.resolve()
+    files = [*folder.glob("*.bin"), folder / "meta.json", folder / "arms.json"]
+    mark = {
+        "path": str(folder),
+        "digest": _digest(folder),
+        "written": max(file.stat().st_mtime_ns for file in files),
+    }
+    return {
+        "log": mark,
+        "logging": _scheme(log, logging),
+        "sample": checks.number("sample", sample, above=0, most=1),
+        "first": checks.number("first", first, above=0, most=1),
+    }
+
+
+def _digest(folder: Path) -> str:
+    parts = [(folder / name).read_bytes() for name in ("meta.json", "arms.json")]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
+
+
+def log_run(settings: dict[str, Any]) -> dict[str, Any]:
+    """One replay of a log: click rate, events that counted, changes reported.
+
+    Parameters
+    ----------
+    settings
+        Those of ``log_settings``, ``policy`` (``name`` and ``params``), ``seed`` and ``run``: as
+        run number ``run`` of ``replay`` with that seed.
+    """
+    mark = settings["log"]
+    log = logs.open(mark["path"])
+    if _digest(log.path) != mark["digest"]:
+        raise LogFileError(f"{log.path} is not the log that the sweep began with.")
+    made = make_policy(**settings["policy"])
+    if not isinstance(made, Policy):
+        raise InvalidInputError("policy must not be told the truth: a log does not know it.")
+    scheme = _scheme(log, settings["logging"])
+    end = max(1, round(log.n_events * settings["first"])) if log.n_events else 0
+    floor = _floor(log, scheme, None)
+    how = _How(scheme, settings["sample"], settings["seed"], _BINS, end, floor)
+    found = _one(str(log.path), {"": made.to_bytes()}, how, ("", settings["run"]))
+    row: dict[str, Any] = columns("ctr", found.interval)
+    row |= {
+        "events": found.events,
+        "matched": found.matched,
+        "reward": found.total,
+        "changes": len(found.changes),
+    }
+    return row | {name: estimate.value for name, estimate in found.estimates().items()}
