@@ -88,6 +88,10 @@ def convert(
     protocol: Annotated[
         str | None, typer.Option(help="LastFM: paper or another.", rich_help_panel=_DRAWN)
     ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="Anything else that the reader takes: name=value.", metavar="NAME=VALUE"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
 ) -> None:
     """Read logged feedback into a log on disk, and say what was dropped and why.
@@ -106,6 +110,7 @@ def convert(
         "min_ratings": min_ratings, "protocol": protocol, "jobs": jobs, "strict": strict or None,
     }  # fmt: skip
     options = {name: value for name, value in given.items() if value is not None}
+    options |= dict(_named(text) for text in option or [])
     kind = format_of(sources) if format is None else format
     if kind in FORMATS[:2] and jobs is None:
         options["jobs"] = 2
@@ -158,6 +163,17 @@ def _told(found: dict[str, Any]) -> str:
 
 def _list(text: str | None) -> list[str] | None:
     return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _named(text: str) -> tuple[str, Any]:
+    """``name=value``: a value that is JSON is that, any other is text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"--option takes NAME=VALUE, got {text!r}")
+    try:
+        return name.replace("-", "_"), json.loads(value)
+    except ValueError:
+        return name.replace("-", "_"), value
 
 
 def _size(sources: list[Path]) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whim.kernels.jit import jit
+from whim.kernels.text import NONE, SLOW, U8, after_blanks, blank, ends, number, same, whole
 from whim.types import F64, I64
 
 __all__ = [
@@ -20,7 +21,6 @@ __all__ = [
     "USER_LACKS", "parse",
 ]  # fmt: skip
 
-U8 = npt.NDArray[np.uint8]
 I32 = npt.NDArray[np.int32]
 
 # why a line gives no event; also places in ``counts``
@@ -37,61 +37,10 @@ _WIDTH = 6  # features of a user or an article in R6A; an id above it is stray
 _ALL = (1 << _WIDTH) - 1
 _TABLE = 1 << 16
 _ROOM = _TABLE // 2  # ids in the table
-_LARGEST = 1e10
-_DIGITS = 18  # that an int64 surely holds
-_EXACT = 1 << 53
-
-# parts of a number
-_SLOW, _NONE = 1, 2
 # parts of the current pool
 _SIZE, _LACK, _STRAYS, _TWICE = range(4)
 # parts of a remembered article
 _ID, _STAMP, _START, _LENGTH, _ITEM, _ODD = range(6)
-
-_TEN = np.array([10.0**k for k in range(23)])
-
-
-@jit
-def same(data: U8, a: int, b: int, length: int) -> bool:
-    """Whether two stretches of text are equal; no early end, so that LLVM takes many at a time."""
-    one, other = data[a : a + length], data[b : b + length]
-    different = False  # numba would widen bytes, not bools
-    for k in range(one.shape[0]):
-        different |= one[k] != other[k]
-    return not different
-
-
-@jit
-def blank(byte: int) -> bool:
-    """Space, tab, CR, VT, FF: white space within a line."""
-    return byte == 32 or byte == 9 or byte == 13 or byte == 11 or byte == 12
-
-
-@jit
-def after_blanks(data: U8, i: int) -> int:
-    """The next byte that is not white space; a line feed is not skipped."""
-    while blank(data[i]):
-        i += 1
-    return i
-
-
-@jit
-def ends(data: U8, i: int) -> bool:
-    """Whether a token is over here."""
-    return blank(data[i]) or data[i] == 10
-
-
-@jit
-def whole(data: U8, i: int) -> tuple[int, int]:
-    """Digits as a number, and the place after them; -1 if there are none or too many."""
-    value = 0
-    start = i
-    while 48 <= data[i] <= 57:
-        value = value * 10 + (data[i] - 48)
-        i += 1
-        if i - start > _DIGITS:
-            return 0, -1
-    return value, (i if i > start else -1)
 
 
 @jit
@@ -105,73 +54,6 @@ def article(data: U8, i: int, named: bool) -> tuple[int, int]:
     if i < 0 or not ends(data, i):
         return 0, -1
     return value, i
-
-
-@jit
-def number(data: U8, i: int) -> tuple[float, int, int]:
-    """A decimal number, the place after it, and whether it still needs the slow, exact way.
-
-    A mantissa below 2^53 and a power of ten up to 10^22 are exact doubles, so that one division
-    or product is the correctly rounded number. Others are left for the caller to read again.
-    """
-    negative = data[i] == 45
-    if negative or data[i] == 43:
-        i += 1
-    mantissa = 0
-    digits = kept = power = 0  # significant digits, those in the mantissa
-    start = i
-    point = False
-    while True:
-        byte = data[i]
-        if 48 <= byte <= 57:
-            if digits > 0 or byte != 48:
-                digits += 1
-                if digits <= _DIGITS:
-                    kept = digits
-                    mantissa = mantissa * 10 + (byte - 48)
-                else:
-                    power += 1
-            if point:
-                power -= 1
-        elif byte == 46 and not point:
-            point = True
-        else:
-            break
-        i += 1
-    if i - start - point <= 0:
-        return 0.0, i, _NONE
-    if data[i] == 101 or data[i] == 69:
-        i += 1
-        down = data[i] == 45
-        if down or data[i] == 43:
-            i += 1
-        first = i
-        exponent = 0
-        while 48 <= data[i] <= 57:
-            exponent = min(exponent * 10 + (data[i] - 48), 100_000_000)
-            i += 1
-        if i == first:
-            return 0.0, i, _NONE
-        power += -exponent if down else exponent
-    if not ends(data, i):
-        return 0.0, i, _NONE
-    sign = -1.0 if negative else 1.0
-    if mantissa == 0:
-        return sign * 0.0, i, OK
-    # the number is mantissa · 10^power and a little more, so at least 10^size
-    size = kept - 1 + power
-    if size > 10:
-        return 0.0, i, _NONE
-    if size == 10:
-        shift = 11 - kept
-        near = mantissa * _TEN[shift] if shift >= 0 else mantissa / _TEN[-shift]
-        if near > _LARGEST:
-            return 0.0, i, _NONE
-    if digits > _DIGITS or mantissa >= _EXACT or power < -22 or power > 22:
-        return 0.0, i, _SLOW
-    if power < 0:
-        return sign * (mantissa / _TEN[-power]), i, OK
-    return sign * (mantissa * _TEN[power]), i, OK
 
 
 @jit
@@ -190,7 +72,7 @@ def vector(data: U8, i: int, row: F64, slow: I32) -> tuple[int, int, int, int]:
             return -1, 0, 0, 0
         start = i + 1
         value, i, how = number(data, start)
-        if how == _NONE:
+        if how == NONE:
             return -1, 0, 0, 0
         if 1 <= feature <= _WIDTH:
             bit = 1 << (feature - 1)
@@ -198,7 +80,7 @@ def vector(data: U8, i: int, row: F64, slow: I32) -> tuple[int, int, int, int]:
                 return -1, 0, 0, 0
             seen |= bit
             row[feature - 1] = value
-            if how == _SLOW:
+            if how == SLOW:
                 slow[later, 0] = feature - 1
                 slow[later, 1] = start
                 slow[later, 2] = i

@@ -92,6 +92,7 @@ class opened:  # noqa: N801 - reads as a verb: with opened(path) as file
                 self._packed += more
         except OSError as error:
             raise LogFileError(f"{self.path} cannot be read: {error.strerror}.") from None
+        self._tell(len(self._packed))
         if self._packed == _GZIP:
             self._unpack = zlib.decompressobj(31)
         return self
