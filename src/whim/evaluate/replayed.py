@@ -11,7 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from whim import checks
-from whim.evaluate.intervals import Interval, mean_interval, proportion, ratio_interval
+from whim.evaluate.intervals import (
+    Interval,
+    bootstrap,
+    mean_interval,
+    proportion,
+    ratio_interval,
+)
 from whim.evaluate.outcome import axes, columns, write_frames
 from whim.types import F64, ArmId
 
@@ -146,8 +152,7 @@ class ReplayResult:
     def relative(self, label: str, baseline: str) -> Interval:
         """Rate over the baseline's, minus one; runs are paired.
 
-        With a single run the two rates are taken as independent, which they are nearly: two
-        policies share few of the events that count.
+        With a single run its parts (bins of time) are what is paired and drawn anew.
         """
         ours, theirs = self.runs[label], self.runs[baseline]
         if label == baseline:
@@ -157,13 +162,16 @@ class ReplayResult:
                 np.array([run.rate for run in ours]), np.array([run.rate for run in theirs])
             )
             return Interval(found.value - 1, found.low - 1, found.high - 1)
-        above, below = ours[0].interval, theirs[0].interval
-        if not (above.value > 0 and below.value > 0):
-            return Interval(math.nan, math.nan, math.nan)
-        ratio = above.value / below.value
-        shares = [(i.high - i.low) / (2 * i.value) for i in (above, below)]
-        spread = ratio * math.hypot(*shares)
-        return Interval(ratio - 1, ratio - 1 - spread, ratio - 1 + spread)
+        sums = [part for run in (ours[0], theirs[0]) for part in (run.bin_total, run.bin_matched)]
+        parts = np.column_stack(sums)
+
+        def beyond(means: F64) -> F64:
+            above, plays, below, other = means.T
+            with np.errstate(invalid="ignore", divide="ignore"):
+                ratios: F64 = (above / plays) / (below / other)
+            return ratios - 1
+
+        return bootstrap(parts[parts.any(axis=1)], beyond)
 
     def rows(self, baseline: str | None = None) -> list[dict[str, Any]]:
         """One row a policy; ``relative`` is against ``baseline``, by default the first policy."""

@@ -113,13 +113,15 @@ def table(options: Options) -> Findings:
     result = again(origin, made, advance=advance)
     other = again(wu, theirs, advance=lambda done: advance(len(made) * runs + done))
     gains, headline = clicks.gain_rows(result, _PAIRS)
+    where = "Made-up listeners" if origin.warning else "LastFM"
     gain = words.percent(result.relative("PSLinUCB-Disjoint", "LinUCB-Disjoint"), 1, signed=True)
     gain_h = words.percent(result.relative("PSLinUCB-Hybrid", "LinUCB-Hybrid"), 1, signed=True)
     return Findings(
         id="lastfm/table",
         title="Which artist next? Click rates on LastFM",
-        summary=f"Adapting to changes changes the click rate by {gain} under disjoint and "
-        f"{gain_h} under hybrid payoffs, over {runs} logs; the paper: +2.0 % and +2.4 %.",
+        summary=f"{where}: adapting moves the click rate by {gain} under disjoint and by {gain_h} "
+        f"under hybrid payoffs ({runs} {'log' if runs == 1 else 'logs'}); the paper: +2.0 % and "
+        "+2.4 %.",
         command=options.command("lastfm/table"),
         settings={"paper's protocol": origin.said, "Wu et al.'s protocol": wu.said}
         | {"runs": runs, "seed": options.seed}
@@ -132,7 +134,7 @@ def table(options: Options) -> Findings:
             _published(other),
         ],
         figures=[clicks.over_time(result, list(made), "Click rate over time")],
-        headline=[(f"LastFM: {label}", paper, ours) for label, paper, ours in headline],
+        headline=[(f"{where}: {label}", paper, ours) for label, paper, ours in headline],
         seconds=time.monotonic() - began,
     )
 

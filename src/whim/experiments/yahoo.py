@@ -145,15 +145,16 @@ def table(options: Options) -> Findings:
         origin, made, first=1.0, seed=options.seed, jobs=options.jobs, advance=advance
     )
     gains, headline = clicks.gain_rows(result, _PAIRS)
-    name = "the log" if not origin.warning else "the stand-in's log"
+    where = "Simulated front page" if origin.warning else "Yahoo"
+    replays = len(result.runs["Random"])
     shown = [label for label in made if label not in ("UCB", "MUCB", "DenBand", "LinUCB-Uniform")]
     plain = ["Random", "UCB", "MUCB", "LinUCB-Uniform", "DenBand"]
     best = max(made, key=lambda label: result.rate(label).value)
     return Findings(
         id="yahoo/table",
         title="Click rates on a front page",
-        summary=f"Over {len(result.runs['Random'])} replays of {name}, the highest click rate is "
-        f"that of {best}: {_multiple(result, best)} times that of random choice.",
+        summary=f"{where}: the highest click rate is that of {best}, {_multiple(result, best)} "
+        f"times that of random choice ({replays} {'replay' if replays == 1 else 'replays'}).",
         command=options.command("yahoo/table"),
         settings=origin.said
         | {"sample": origin.sample, "runs": len(result.runs["Random"]), "seed": options.seed}
@@ -165,7 +166,7 @@ def table(options: Options) -> Findings:
             clicks.over_time(result, shown, "Click rate over time: disjoint and hybrid payoffs"),
             clicks.over_time(result, plain, "Click rate over time: no context, uniform payoffs"),
         ],
-        headline=[(f"Yahoo: {label}", paper, ours) for label, paper, ours in headline[2:]],
+        headline=[(f"{where}: {label}", paper, ours) for label, paper, ours in headline[2:]],
         seconds=time.monotonic() - began,
     )
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from whim.errors import InvalidInputError
-from whim.experiments.findings import Findings
+from whim.experiments import EXPERIMENTS, Findings
 
 __all__ = ["read_folder"]
 
+_ORDER = list(EXPERIMENTS)
 _FAMILIES = ("synthetic", "lastfm", "yahoo", "beyond")
 
 
@@ -26,7 +27,9 @@ def read_folder(folder: Path) -> list[Findings]:
     return sorted(found, key=_place)
 
 
-def _place(findings: Findings) -> tuple[int, str]:
+def _place(findings: Findings) -> tuple[int, int, str]:
+    """By family, then as they are run, then by id."""
     family = findings.id.partition("/")[0]
-    known = family in _FAMILIES
-    return _FAMILIES.index(family) if known else len(_FAMILIES), findings.id
+    group = _FAMILIES.index(family) if family in _FAMILIES else len(_FAMILIES)
+    turn = _ORDER.index(findings.id) if findings.id in _ORDER else len(_ORDER)
+    return group, turn, findings.id

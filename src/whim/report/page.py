@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from html import escape
+from html import escape as _escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,11 @@ __all__ = ["report_page", "write_report"]
 _TITLE = "Whim: the paper's experiments, and beyond"
 # a number, perhaps with a sign, an interval or a unit after it; or a word for none
 _NUMBER = re.compile(r"[~≈<>≤≥±+−–-]? ?[.,]?\d.*|[-–—−]?|nan|n/a|[+−-]?(?:inf|∞)", re.I | re.S)
+
+
+def escape(text: str) -> str:
+    """Text as HTML; a percent sign stays on the line of its number."""
+    return _escape(text).replace(" %", "\u00a0%")
 
 
 def write_report(
