@@ -5,17 +5,22 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help run test lint types rooms tests bench figures slow clean constraints
+.PHONY: help run paper test lint types rooms tests bench figures slow clean constraints
 
 help:
-	@echo "make run      a small simulation: PSLinUCB against LinUCB where interests change"
+	@echo "make run      the paper's experiments in small, and a report of them (about two minutes)"
 	@echo "make test     lint, types, order of rooms, examples and tests"
 	@echo "make bench    speed, memory and start-up, as ratios (a quiet machine, please)"
+	@echo "make paper    the paper's experiments in full (DATA=folder with your own data sets)"
+	@echo "make slow     statistical checks that take minutes"
 	@echo "make figures  the pictures of the README"
 	@echo "make clean    remove what these made"
 
 run: $(READY)
-	@$(BIN)/whim simulate
+	@$(BIN)/whim paper all --quick --out out/quick
+
+paper: $(READY)
+	@$(BIN)/whim paper all --out out/paper $(if $(DATA),--data $(DATA))
 
 test: lint types rooms tests
 
@@ -34,6 +39,9 @@ tests: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+slow: $(READY)
+	$(BIN)/python -m tests.slow.replay_agrees
 
 figures: $(READY)
 	$(BIN)/python examples/regret_figure.py docs/images/regret.svg
