@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -299,6 +300,40 @@ def test_a_block_with_more_than_its_columns_hold_is_read_in_parts(
     rows = {"events": 7, "members": 10_100, "items": 10_030, "slow": 60_100}
     monkeypatch.setattr(yahoo, "_ROWS", rows)
     same_as_literal(converted(tmp_path, text), text)
+
+
+def mutated(rng: np.random.Generator, text: bytes) -> bytes:
+    """Bytes changed, cut out, put in and copied elsewhere."""
+    odd = b"|: \n\t\r.eE+-0123456789iduser\x00\xff"
+    out = bytearray(text)
+    for _ in range(rng.integers(1, 80)):
+        i, j = rng.integers(len(out), size=2).tolist()
+        byte = odd[rng.integers(len(odd))]
+        kind = rng.integers(4)
+        if kind == 0:
+            out[i] = byte
+        elif kind == 1:
+            del out[i : i + int(rng.integers(1, 30))]
+        elif kind == 2:
+            out.insert(i, byte)
+        else:
+            out[i:i] = out[j : j + int(rng.integers(1, 60))]
+    return bytes(out)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_damaged_text_equals_the_literal_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    rng = np.random.default_rng(5)
+    text = big_text(40)
+    if named:
+        text = re.sub(rb"\|(\d+) [^|\n]*", rb"|id-\1 ", text)
+        text = re.sub(rb"(?m)^(\d+) (\d+) ", rb"\1 id-\2 ", re.sub(rb":[0-9.]+", b"", text))
+    for _ in range(25):
+        damaged = (EXAMPLE_B if named else EXAMPLE) + mutated(rng, text)
+        monkeypatch.setattr(sources, "BLOCK", int(rng.integers(50, 20_000)))
+        same_as_literal(converted(tmp_path, damaged), damaged, named)
 
 
 # -- files -------------------------------------------------------------------------------------
