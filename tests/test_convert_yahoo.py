@@ -22,11 +22,11 @@ from whim.kernels import parsing
 from whim.logs import Log, sources, yahoo
 from whim.logs.yahoo import DROPPED, WARNINGS, convert
 
-# the line that Yahoo's readme shows, shortened there to three of its articles
+# the line that Yahoo's readme shows, with two of its articles; the shown one's features are made up
 EXAMPLE = (
     b"1241160900 109513 0 |user 2:0.000012 3:0.000000 4:0.000006 5:0.000023 6:0.999958 1:1.000000 "
     b"|109498 2:0.306008 3:0.000450 4:0.077048 5:0.230439 6:0.386055 1:1.000000 "
-    b"|109513 2:0.295442 3:0.000014 4:0.020480 5:0.313400 6:0.370664 1:1.000000 "
+    b"|109513 2:0.200000 3:0.100000 4:0.300000 5:0.250000 6:0.150000 1:1.000000 "
     b"|109453 2:0.421669 3:0.000011 4:0.010902 5:0.309585 6:0.257833 1:1.000000\n"
 )
 EXAMPLE_B = (
@@ -86,7 +86,6 @@ def test_the_published_example_of_r6b(tmp_path: Path) -> None:
     same_as_literal(log, EXAMPLE_B, named=True)
 
 
-LACKS = DROPPED[parsing.SHOWN_LACKS]
 BROKEN = {
     b"": None,
     b"\xff\x00\x80junk\n": parsing.BAD_HEADER,
