@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,11 +22,11 @@ from whim.kernels import parsing
 from whim.logs import Log, sources, yahoo
 from whim.logs.yahoo import DROPPED, WARNINGS, convert
 
-# the line that Yahoo's readme shows, shortened there to three of its articles
+# the line that Yahoo's readme shows, with two of its articles; the shown one's features are made up
 EXAMPLE = (
     b"1241160900 109513 0 |user 2:0.000012 3:0.000000 4:0.000006 5:0.000023 6:0.999958 1:1.000000 "
     b"|109498 2:0.306008 3:0.000450 4:0.077048 5:0.230439 6:0.386055 1:1.000000 "
-    b"|109513 2:0.295442 3:0.000014 4:0.020480 5:0.313400 6:0.370664 1:1.000000 "
+    b"|109513 2:0.200000 3:0.100000 4:0.300000 5:0.250000 6:0.150000 1:1.000000 "
     b"|109453 2:0.421669 3:0.000011 4:0.010902 5:0.309585 6:0.257833 1:1.000000\n"
 )
 EXAMPLE_B = (
@@ -85,7 +86,6 @@ def test_the_published_example_of_r6b(tmp_path: Path) -> None:
     same_as_literal(log, EXAMPLE_B, named=True)
 
 
-LACKS = DROPPED[parsing.SHOWN_LACKS]
 BROKEN = {
     b"": None,
     b"\xff\x00\x80junk\n": parsing.BAD_HEADER,
@@ -299,6 +299,40 @@ def test_a_block_with_more_than_its_columns_hold_is_read_in_parts(
     rows = {"events": 7, "members": 10_100, "items": 10_030, "slow": 60_100}
     monkeypatch.setattr(yahoo, "_ROWS", rows)
     same_as_literal(converted(tmp_path, text), text)
+
+
+def mutated(rng: np.random.Generator, text: bytes) -> bytes:
+    """Bytes changed, cut out, put in and copied elsewhere."""
+    odd = b"|: \n\t\r.eE+-0123456789iduser\x00\xff"
+    out = bytearray(text)
+    for _ in range(rng.integers(1, 80)):
+        i, j = rng.integers(len(out), size=2).tolist()
+        byte = odd[rng.integers(len(odd))]
+        kind = rng.integers(4)
+        if kind == 0:
+            out[i] = byte
+        elif kind == 1:
+            del out[i : i + int(rng.integers(1, 30))]
+        elif kind == 2:
+            out.insert(i, byte)
+        else:
+            out[i:i] = out[j : j + int(rng.integers(1, 60))]
+    return bytes(out)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_damaged_text_equals_the_literal_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    rng = np.random.default_rng(5)
+    text = big_text(40)
+    if named:
+        text = re.sub(rb"\|(\d+) [^|\n]*", rb"|id-\1 ", text)
+        text = re.sub(rb"(?m)^(\d+) (\d+) ", rb"\1 id-\2 ", re.sub(rb":[0-9.]+", b"", text))
+    for _ in range(25):
+        damaged = (EXAMPLE_B if named else EXAMPLE) + mutated(rng, text)
+        monkeypatch.setattr(sources, "BLOCK", int(rng.integers(50, 20_000)))
+        same_as_literal(converted(tmp_path, damaged), damaged, named)
 
 
 # -- files -------------------------------------------------------------------------------------

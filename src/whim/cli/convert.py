@@ -25,7 +25,8 @@ def convert(
     format: Annotated[
         str | None,
         typer.Option(
-            "--format", help="r6a, r6b, lastfm, movielens, open-bandit, csv or parquet; found out."
+            "--format",
+            help="r6a, r6b, lastfm, movielens, open-bandit, csv or parquet; without, found out.",
         ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first bad line.")] = False,
@@ -33,7 +34,7 @@ def convert(
         bool, typer.Option("--overwrite", help="Replace a log that is there already.")
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Threads that parse R6A and R6B; 2 of them.")
+        int | None, typer.Option(min=1, help="Threads that parse R6A and R6B; 2 without.")
     ] = None,
     logging: Annotated[
         str | None,

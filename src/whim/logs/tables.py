@@ -38,7 +38,7 @@ LEFT_OUT = "candidate without features left out"
 
 
 class Table(NamedTuple):
-    """Which columns of a file mean what; ``context`` and ``features`` are names or patterns."""
+    """Which columns of a file mean what; ``separator`` stands between candidates in text."""
 
     file: Path
     kind: str
