@@ -25,6 +25,7 @@ from whim.worlds import PiecewiseLinear
 __all__ = ["theorem"]
 
 K, D, SEGMENTS, NOISE, SMALLEST = 4, 2, 4, 0.1, 1.0
+HORIZONS = tuple(2**p * 1000 for p in range(2, 10))  # the first five if quick
 _OURS, _BASE = "Modified PSLinUCB", "LinUCB-Disjoint"
 
 
@@ -32,7 +33,7 @@ def theorem(options: Options) -> Findings:
     """Regret against T, with the slope of the bound."""
     began = time.monotonic()
     runs = options.choose(100, 10)
-    horizons = [2**p * 1000 for p in range(2, 7 if options.quick else 10)]
+    horizons = list(HORIZONS[:5] if options.quick else HORIZONS)
     advance = options.stage("synthetic/theorem", len(horizons))
     results, asked = [], []
     for i, T in enumerate(horizons):
