@@ -92,7 +92,7 @@ def test_the_user_s_own_log_takes_the_place_of_the_stand_in(tmp_path: Path) -> N
     assert found.settings["log"] == "Yahoo R6A"
     assert found.settings["events"] == 20_000
     assert found.headline[0][0].startswith("Yahoo")
-    assert [row[0] for row in found.tables[0].rows] == list(yahoo.PAPER)
+    assert [row[0] for row in found.tables[0].rows] == [*yahoo.PAPER, "Modified PSLinUCB"]
     again = run("yahoo/table", options(tmp_path, data=tmp_path / "mine"))
     assert again.tables == found.tables  # from the columns that were kept
 
