@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from whim.evaluate import ReplayResult, replay
 from whim.experiments import words
-from whim.experiments.findings import Curve, Figure, Table
-from whim.experiments.options import Options
+from whim.experiments.findings import Curve, Figure, Findings, Table
+from whim.experiments.options import Options, after
 from whim.logs import Log
 from whim.policies import Policy
 
-__all__ = ["Source", "Varied", "gain_rows", "over_time", "rates", "replay_all", "vary"]
+__all__ = ["Source", "gain_rows", "over_time", "rates", "replay_all", "sensitivity"]
 
 
 class Source(NamedTuple):
@@ -51,16 +51,12 @@ def replay_all(
                 first=first,
                 seed=seed,
                 jobs=jobs,
-                progress=partial(_further, advance, before),
+                progress=after(advance, before),
             )
         )
         before += len(policies) * source.runs
     runs = {label: [run for r in results for run in r.runs[label]] for label in policies}
     return ReplayResult(results[0].settings, runs)
-
-
-def _further(advance: Callable[[int], None], before: int, done: int) -> None:
-    advance(before + done)
 
 
 def rates(result: ReplayResult, paper: Mapping[str, float], baseline: str, title: str) -> Table:
@@ -137,18 +133,10 @@ def over_time(result: ReplayResult, labels: Sequence[str], title: str) -> Figure
     )
 
 
-class Varied(NamedTuple):
-    """What became of click rates under other windows and thresholds."""
-
-    summary: str
-    table: Table
-    figures: list[Figure]
-
-
 Maker = Callable[[int, float], Policy]
 
 
-def vary(
+def sensitivity(
     source: Source,
     ours: Mapping[str, tuple[Maker, int, float]],
     bases: Mapping[str, Policy],
@@ -158,40 +146,50 @@ def vary(
     first: float,
     options: Options,
     name: str,
-) -> Varied:
+    title: str,
+    difference: str,
+) -> Findings:
     """Vary ω at each policy's own δ, and δ at its own ω; ``bases`` are the stationary twins."""
+    began = time.monotonic()
     made: dict[str, Policy] = dict(bases)
     by_window: dict[str, list[tuple[float, str]]] = {}
     by_threshold: dict[str, list[tuple[float, str]]] = {}
     for label, (maker, window, threshold) in ours.items():
-        for values, series in ((windows, by_window), (thresholds, by_threshold)):
-            for value in values:
-                pair = (value, threshold) if series is by_window else (window, value)
-                one = f"{label}, ω = {pair[0]}, δ = {pair[1]:g}"
-                made[one] = maker(int(pair[0]), float(pair[1]))
-                series.setdefault(label, []).append((value, one))
+        pairs = [(w, threshold, w, by_window) for w in windows]
+        pairs += [(window, t, t, by_threshold) for t in thresholds]  # type: ignore[misc]
+        for w, t, value, series in pairs:
+            one = f"{label}, ω = {w}, δ = {t:g}"
+            made[one] = maker(w, t)
+            series.setdefault(label, []).append((value, one))
     advance = options.stage(name, len(made) * source.runs * len(source.logs))
     result = replay_all(
         source, made, first=first, seed=options.seed, jobs=options.jobs, advance=advance
     )
     twins = dict(zip(ours, bases, strict=True))
-    rows = [[one, words.rate(result.rate(one)), _gain(result, one, bases)] for one in sorted(made)]
     spans = []
     for label in ours:
         found = [result.rate(one).value for _, one in by_window[label] + by_threshold[label]]
-        spans.append(f"{label} between {min(found):.4f} and {max(found):.4f}")
-    return Varied(
-        f"Over these values of ω and δ the click rate of {' and that of '.join(spans)}.",
-        Table(
-            title="Click rates",
-            columns=["policy", "CTR", "against LinUCB"],
-            rows=rows,
-            caption="95 % intervals.",
-        ),
-        [
+        spans.append(f"that of {label} is between {min(found):.4f} and {max(found):.4f}")
+    rows = [[one, words.rate(result.rate(one)), _gain(result, one, bases)] for one in sorted(made)]
+    return Findings(
+        id=name,
+        title=title,
+        summary=f"Over these values of ω and δ, of click rates {' and '.join(spans)}.",
+        command=options.command(name),
+        settings=source.said
+        | {"first": first, "sample": source.sample, "seed": options.seed}
+        | {"windows": list(windows), "thresholds": list(thresholds)},
+        differences=[
+            "The paper does not say which values it tried; ω is varied at its δ, and δ at its ω.",
+            difference,
+        ],
+        warning=source.warning,
+        tables=[Table("Click rates", ["policy", "CTR", "against LinUCB"], rows, "95 % intervals.")],
+        figures=[
             _sensitivity(result, "the window ω", "ω, plays", by_window, twins),
             _sensitivity(result, "the threshold δ", "δ", by_threshold, twins),
         ],
+        seconds=time.monotonic() - began,
     )
 
 

@@ -164,34 +164,18 @@ def _published(result: ReplayResult) -> Table:
 
 def sensitivity(options: Options) -> Findings:
     """Click rate against ω and δ."""
-    began = time.monotonic()
     origin = source(options, "paper")
-    windows = [100, 400, 1200] if options.quick else [100, 200, 400, 800, 1200]
-    thresholds = [0.02, 0.035] if options.quick else [0.015, 0.02, 0.025, 0.03, 0.035]
-    found = clicks.vary(
+    return clicks.sensitivity(
         origin,
         {"PSLinUCB-Disjoint": (_disjoint, 1200, 0.035), "PSLinUCB-Hybrid": (_hybrid, 1000, 0.02)},
         {f"LinUCB-{p}": policies()[f"LinUCB-{p}"] for p in ("Disjoint", "Hybrid")},
-        windows,
-        thresholds,
+        [100, 400, 1200] if options.quick else [100, 200, 400, 800, 1200],
+        [0.02, 0.035] if options.quick else [0.015, 0.02, 0.025, 0.03, 0.035],
         first=1.0,
         options=options,
         name="lastfm/sensitivity",
-    )
-    return Findings(
-        id="lastfm/sensitivity",
         title="How much ω and δ matter on LastFM",
-        summary=found.summary,
-        command=options.command("lastfm/sensitivity"),
-        settings=origin.said | {"seed": options.seed, "windows": windows, "thresholds": thresholds},
-        differences=[
-            "The paper does not say which values it tried; ω is varied at its δ, and δ at its ω.",
-            *_differences(bool(origin.warning))[:1],
-        ],
-        warning=origin.warning,
-        tables=[found.table],
-        figures=found.figures,
-        seconds=time.monotonic() - began,
+        difference=_differences(bool(origin.warning))[0],
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from whim import checks
 
-__all__ = ["Options", "Stage"]
+__all__ = ["Options", "Stage", "after"]
 
 # given a title and the number of parts, what to call with the number of parts done
 Stage = Callable[[str, int], Callable[[int], None]]
@@ -16,6 +16,11 @@ Stage = Callable[[str, int], Callable[[int], None]]
 
 def _silent(title: str, total: int) -> Callable[[int], None]:
     return lambda done: None
+
+
+def after(advance: Callable[[int], None], before: int) -> Callable[[int], None]:
+    """``advance`` for a part of a stage: what was done ``before`` it is added."""
+    return lambda done: advance(before + done)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

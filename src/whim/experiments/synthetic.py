@@ -8,8 +8,6 @@ so every combination is run and shown.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -17,7 +15,7 @@ import whim.policies as whim
 from whim.evaluate import Interval, SimulationResult, band, gain, mean_interval, simulate
 from whim.experiments import words
 from whim.experiments.findings import Figure, Findings, Table
-from whim.experiments.options import Options
+from whim.experiments.options import Options, after
 from whim.worlds import Episode, PiecewiseLinear
 
 __all__ = ["disjoint", "hybrid"]
@@ -91,7 +89,7 @@ def _compare(options: Options, name: str, policies: dict[str, Any], m: int) -> F
             _world(*case, m),
             policies if case[0] == "ball" and case[1] == "fixed" else pair,
             horizon=HORIZON, runs=runs, seed=options.seed, jobs=options.jobs,
-            progress=partial(_further, advance, before),
+            progress=after(advance, before),
         )  # fmt: skip
     base, ours = list(policies)[:2]
     main = found["ball", "fixed", False]
@@ -123,10 +121,6 @@ def _compare(options: Options, name: str, policies: dict[str, Any], m: int) -> F
         headline=[(f"{ours}: regret saved", paper, words.percent(saved))],
         seconds=time.monotonic() - began,
     )
-
-
-def _further(advance: Callable[[int], None], before: int, done: int) -> None:
-    advance(before + done)
 
 
 def _saved(result: SimulationResult, ours: str, base: str) -> Interval:

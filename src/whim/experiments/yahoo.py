@@ -181,36 +181,18 @@ def _multiple(result: ReplayResult, label: str) -> str:
 
 def sensitivity(options: Options) -> Findings:
     """Click rate against ω and δ on the first half of the log."""
-    began = time.monotonic()
     origin = source(options)
-    windows = [600, 1000, 1400] if options.quick else [400, 600, 800, 1000, 1200, 1400]
-    thresholds = [0.02, 0.03, 0.04] if options.quick else [0.015, 0.02, 0.025, 0.03, 0.035, 0.04]
-    found = clicks.vary(
+    return clicks.sensitivity(
         origin,
         {"PSLinUCB-Disjoint": (_disjoint, 1000, 0.025), "PSLinUCB-Hybrid": (_hybrid, 1200, 0.03)},
         {f"LinUCB-{p}": policies()[f"LinUCB-{p}"] for p in ("Disjoint", "Hybrid")},
-        windows,
-        thresholds,
+        [600, 1000, 1400] if options.quick else [400, 600, 800, 1000, 1200, 1400],
+        [0.02, 0.03, 0.04] if options.quick else [0.015, 0.02, 0.025, 0.03, 0.035, 0.04],
         first=0.5,
         options=options,
         name="yahoo/sensitivity",
-    )
-    return Findings(
-        id="yahoo/sensitivity",
         title="How much ω and δ matter on a front page",
-        summary=found.summary,
-        command=options.command("yahoo/sensitivity"),
-        settings=origin.said
-        | {"first": 0.5, "sample": origin.sample, "seed": options.seed}
-        | {"windows": windows, "thresholds": thresholds},
-        differences=[
-            "The paper does not say which values it tried; ω is varied at its δ, and δ at its ω.",
-            *_differences(origin)[:1],
-        ],
-        warning=origin.warning,
-        tables=[found.table],
-        figures=found.figures,
-        seconds=time.monotonic() - began,
+        difference=_differences(origin)[0],
     )
 
 
