@@ -27,7 +27,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 rooms: $(READY)
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 tests: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal --doctest-modules src/whim tests

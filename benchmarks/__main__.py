@@ -26,6 +26,8 @@ def main() -> int:
     if cores > 1:
         rows += run_part("speed", "batch", threads=cores)
     rows += run_part("memory")
+    rows += run_part("replay", "log")
+    rows += run_part("replay", "experiment")
     rows += run_part("startup")
     about["load_after"] = [round(v, 2) for v in os.getloadavg()]
 

@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
 
 
 class Twin(Protocol):
@@ -51,6 +52,11 @@ class DisjointTwin:
         width = np.sqrt((self.A_inv @ x) @ x)
         return int((self.theta @ x + self.alpha * width).argmax())
 
+    def select_from(self, x: F64, arms: I64) -> int:
+        """The place of the best of some arms."""
+        width = np.sqrt((self.A_inv[arms] @ x) @ x)
+        return int((self.theta[arms] @ x + self.alpha * width).argmax())
+
     def update(self, arm: int, x: F64, reward: float) -> None:
         A_inv, theta = self.A_inv[arm], self.theta[arm]
         w = A_inv @ x
@@ -70,6 +76,14 @@ class TunedDisjointTwin(DisjointTwin):
     def select(self, x: F64) -> int:
         squared = self.stacked.dot(x).reshape(self.shape).dot(x)
         return int((self.theta.dot(x) + self.alpha * np.sqrt(squared)).argmax())
+
+    def select_from(self, x: F64, arms: I64) -> int:
+        """As above, with ``take``, which costs less than an index, and one stacked product."""
+        n, d = len(arms), len(x)
+        stacked = self.A_inv.take(arms, axis=0).reshape(n * d, d)
+        squared = stacked.dot(x).reshape(n, d).dot(x)
+        mean = self.theta.take(arms, axis=0).dot(x)
+        return int((mean + self.alpha * np.sqrt(squared)).argmax())
 
     def update(self, arm: int, x: F64, reward: float) -> None:
         A_inv, theta = self.A_inv[arm], self.theta[arm]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import whim.logs
 from whim.errors import InvalidInputError, LogFileError
-from whim.logs import Log, Writer, writer
+from whim.logs import Log, Writer, numbering
 
 TINY: dict[str, Any] = {"time": 5, "x": [1.0, 2.0], "arms": ["a", 7], "shown": 7, "reward": 1.0}
 
@@ -121,14 +121,14 @@ def test_numbers_are_given_by_first_appearance(tmp_path: Path) -> None:
 def test_memory_of_pools_and_items_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "_REMEMBERED_POOLS", 5)
-    monkeypatch.setattr(writer, "_REMEMBERED_ITEMS", 6)
+    monkeypatch.setattr(numbering, "_REMEMBERED_POOLS", 5)
+    monkeypatch.setattr(numbering, "_REMEMBERED_ITEMS", 6)
     events = random_events(4, 150)
     with Writer(tmp_path / "a.whim", n_features=3, n_item_features=2, propensities=True) as w:
         for e in events:
             w.event(**e)
-            assert len(w._pools) <= 5
-            assert len(w._items) <= 6
+            assert len(w._numbers._pools) <= 5
+            assert len(w._numbers._items) <= 6
     log = whim.logs.open(tmp_path / "a.whim")
     for i, e in enumerate(events):
         assert log.event(i).arms == e["arms"]
@@ -180,6 +180,7 @@ def test_a_log_without_events(tmp_path: Path) -> None:
         ({"shown": "c"}, "shown"),
         ({"reward": float("inf")}, "reward"),
         ({"time": 1.5}, "time"),
+        ({"time": 2**63}, "time"),
         ({"propensity": 0.5}, "propensity"),
     ],
 )
@@ -215,6 +216,7 @@ def test_bad_propensities(tmp_path: Path, propensity: Any) -> None:
         ({"reward": np.array([0.0, np.nan])}, "finite"),
         ({"item_features": np.zeros((2, 1))}, "item_features"),
         ({"propensity": np.ones(2)}, "propensity"),
+        ({"item_arm": ["a", None]}, "arm id"),
     ],
 )
 def test_bad_blocks_are_refused(tmp_path: Path, change: dict[str, Any], word: str) -> None:

@@ -83,6 +83,16 @@ def test_twenty_articles_are_150_tokens(tmp_path: Path) -> None:
         assert len(line.split(" ")) == 150
 
 
+def test_a_membership_of_one_and_a_click_are_written_in_full(tmp_path: Path) -> None:
+    log = SMALL.columns(events=1, seed=0)
+    x = np.array([[1.0, 0.0, 1.0, 0.000001, 0.5, 0.999999]])
+    block = (log.time, np.array([2]), np.array([1.0]), x, log.members[:6])
+    write_blocks([tmp_path / "log"], [block], ids=log.ids, features=log.features, events=1)
+    user = "2:0.000000 3:1.000000 4:0.000001 5:0.500000 6:0.999999 1:1.000000"
+    head = f"1241160900 109419 1 |user {user} |109417 2:"
+    assert (tmp_path / "log").read_text().startswith(head)
+
+
 def test_several_files_and_gz(tmp_path: Path) -> None:
     SMALL.write_r6a(str(tmp_path / "all"), events=1000, seed=1)
     paths = [tmp_path / "1", tmp_path / "2.gz", tmp_path / "3"]
@@ -155,6 +165,8 @@ def test_users_and_articles_look_like_yahoo_s() -> None:
     assert (np.diff(log.time) >= 0).all()
     assert log.time[0] == 1_241_160_900
     assert log.time[-1] - log.time[0] == 10 * 86_400 - 300
+    ticks = SMALL.columns(events=2880, seed=0).time
+    assert (np.diff(ticks) == 300).all()
 
 
 def test_pools_rotate_one_article_at_a_time_and_none_returns() -> None:

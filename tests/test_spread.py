@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from tests import spread_tasks
 from tests.spread_tasks import bits, calls, check_errors, environment, tasks, until
 from whim.errors import InvalidInputError, WhimError
 from whim.evaluate.spread import spread
-from whim.evaluate.store import TaskStore
+from whim.evaluate.store import TaskStore, code_digest
 from whim.evaluate.sweep import grid, sweep
 
 
@@ -206,6 +207,29 @@ def test_another_setting_function_or_code_is_another_entry(
     assert store.get(spread_tasks.die_once, task) is None
     monkeypatch.setattr("whim.evaluate.store.code_digest", lambda: "another")
     assert store.get(spread_tasks.regret, task) is None
+
+
+def test_the_code_that_counts_is_covered(tmp_path: Path) -> None:
+    """In a copy of whim: its version, a kernel and a world each make another digest."""
+    import whim
+
+    copy = tmp_path / "whim"
+    shutil.copytree(Path(whim.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def digest() -> str:
+        code_digest.cache_clear()
+        return code_digest(copy)
+
+    found = [code_digest(), digest()]
+    assert found[0] == found[1]  # wherever it is installed
+    for name in ("__init__.py", "kernels/disjoint.py", "worlds/piecewise.py"):
+        with (copy / name).open("a") as file:
+            file.write("# edited\n")
+        found.append(digest())
+    assert len(set(found)) == 4
+    with (copy / "cli/app.py").open("a") as file:
+        file.write("# edited\n")
+    assert digest() == found[-1]
 
 
 def test_an_edited_function_is_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,6 +121,22 @@ def test_streams_do_not_touch_each_other(kind: Any) -> None:
     np.testing.assert_array_equal(fixed.members, plain.members)
 
 
+def test_items_and_users_do_not_depend_on_how_interests_move() -> None:
+    slow, fast = (
+        PiecewiseLinear(n_item_features=3, period=p).episode(horizon=300, seed=1) for p in (200, 20)
+    )
+    np.testing.assert_array_equal(slow.features, fast.features)
+    np.testing.assert_array_equal(slow.contexts, fast.contexts)
+    noise = [episode.rewards - episode.expected for episode in (slow, fast)]
+    np.testing.assert_allclose(noise[0], noise[1], atol=1e-12)
+
+
+def test_a_change_may_be_as_late_as_the_last_step() -> None:
+    world = PiecewiseLinear(period=100, asynchronous=False)
+    assert world.episode(horizon=101, seed=0).changes[0] == [100]
+    assert world.episode(horizon=100, seed=0).changes[0] == []
+
+
 @pytest.mark.parametrize("law", ["ball", "sphere", "nonnegative"])
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_laws(law: str, d: int) -> None:
@@ -277,3 +293,19 @@ def test_bad_calls(world: Any) -> None:
 @every_world
 def test_one_step_is_an_episode(world: Any) -> None:
     assert world.episode(horizon=1, seed=0).expected.shape[0] == 1
+
+
+def test_the_random_streams_of_the_first_version_are_kept() -> None:
+    """Published figures come from these draws; new parameters must not shift them."""
+    episode = PiecewiseLinear().episode(horizon=2500, seed=0)
+    found = [episode.rewards[t, a] for t, a in ((0, 0), (1999, 3), (2499, 9))]
+    kept = [-0.8166970000776704, 0.34749362557221014, 0.04604656752851649]
+    np.testing.assert_allclose(found, kept, rtol=1e-12)
+    assert episode.changes[0] == [1702]
+    world = PiecewiseLinear(
+        n_arms=2, n_features=3, period=20, asynchronous=False, law="nonnegative", users="fixed"
+    )
+    episode = world.episode(horizon=50, seed=3, run=2)
+    kept = [0.7638760170716997, 0.26078140837369296, 0.37629297621914565]
+    np.testing.assert_allclose(episode.contexts[49], kept, rtol=1e-12)
+    np.testing.assert_allclose(episode.rewards[49], [0.7748918340757037, 0.677828665880301])

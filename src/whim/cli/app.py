@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from whim.cli import policies, replay, report, simulate, sweep
+from whim.cli import convert, log, paper, policies, replay, report, simulate, sweep
 
 __all__ = ["app"]
 
@@ -17,11 +17,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("paper")(paper.paper)
 app.command("simulate")(simulate.simulate)
+app.command("convert")(convert.convert)
+app.command("log")(log.log)
 app.command("replay")(replay.replay)
 app.command("sweep")(sweep.sweep)
-app.command("policies")(policies.policies)
 app.command("report")(report.report)
+app.command("policies")(policies.policies)
 
 
 def _version(asked: bool) -> None:

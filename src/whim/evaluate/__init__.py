@@ -1,7 +1,7 @@
 """Policies against worlds and logs: regret, rates, intervals, and how well changes were found."""
 
 from whim.evaluate.detection import Detection, score_detection
-from whim.evaluate.intervals import Interval, band, gain, mean_interval
+from whim.evaluate.intervals import Band, Interval, band, gain, mean_interval
 from whim.evaluate.outcome import SimulationResult
 from whim.evaluate.replay import replay
 from whim.evaluate.replayed import Replayed, ReplayResult
@@ -11,6 +11,7 @@ from whim.evaluate.store import TaskStore
 from whim.evaluate.sweep import grid, sweep
 
 __all__ = [
+    "Band",
     "Detection",
     "Interval",
     "ReplayResult",

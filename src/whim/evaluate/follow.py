@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from whim.policies import OracleRestart, Policy
 from whim.policies.walk import Stretch, Walked, walk
@@ -51,14 +52,14 @@ class Follower:
         chosen = np.empty(n, np.int64)
         changes: list[tuple[int, ChangeEvent]] = []
         starts = self._starts(stretch)
+        members = _Members(stretch.members, self._slots, self._seen)
         for start, stop in zip(starts, [*starts[1:], n], strict=True):
-            pool = stretch.pool_of[start]
-            self._meet(stretch.members[stretch.offsets[pool] : stretch.offsets[pool + 1]])
+            members.fill(self._meet(self._pool(stretch, start)))
             cut = slice(start, stop)
             part = stretch._replace(
                 X=stretch.X[cut],
                 pool_of=stretch.pool_of[cut],
-                members=self._slots[stretch.members],
+                members=members.slots,
                 logged=stretch.logged[cut],
                 rewards=stretch.rewards[cut],
             )
@@ -91,8 +92,8 @@ class Follower:
         pool = stretch.pool_of[event]
         return stretch.members[stretch.offsets[pool] : stretch.offsets[pool + 1]]
 
-    def _meet(self, items: I64) -> None:
-        """Add the arms of a pool that are new, and give those that changed their features."""
+    def _meet(self, items: I64) -> I64:
+        """Add a pool's new arms, replace features that changed; the items never met before."""
         arms = self._item_arm[items]
         before = self._current[arms]
         new = items[before < 0]
@@ -105,5 +106,31 @@ class Follower:
             ids = [self._ids[a] for a in self._item_arm[other].tolist()]
             self.policy.set_features(ids, self._features[other])
         self._current[arms] = items
-        self._slots[items] = [self._slot_of[self._ids[a]] for a in arms.tolist()]
-        self._seen[items] = True
+        unseen: I64 = items[~self._seen[items]]
+        ids = [self._ids[a] for a in self._item_arm[unseen].tolist()]
+        self._slots[unseen] = [self._slot_of[arm] for arm in ids]
+        self._seen[unseen] = True
+        return unseen
+
+
+class _Members:
+    """The members of a stretch's pools as slots, filled in as items are met.
+
+    An item keeps its slot. Looking all of them up again for each new arm would take time in
+    proportion to arms × members: hours for a large catalogue with a pool of its own each event.
+    """
+
+    def __init__(self, items: I64, slot_of: I64, seen: npt.NDArray[np.bool_]) -> None:
+        self.slots = slot_of[items]
+        self._slot_of = slot_of
+        unknown = np.flatnonzero(~seen[items])
+        self._places = unknown[np.argsort(items[unknown], kind="stable")]
+        self._items = items[self._places]
+
+    def fill(self, met: I64) -> None:
+        """Write the slots of items that have just got one."""
+        lows = np.searchsorted(self._items, met, "left").tolist()
+        highs = np.searchsorted(self._items, met, "right").tolist()
+        slots = self._slot_of[met].tolist()
+        for low, high, slot in zip(lows, highs, slots, strict=True):
+            self.slots[self._places[low:high]] = slot

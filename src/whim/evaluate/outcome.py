@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,6 +156,16 @@ def write_frames(
         frame.write_parquet(part)
         part.replace(target / f"{name}.parquet")
     part = target / ".result.part"
-    part.write_text(json.dumps(summary, indent=1, default=str), "utf-8")
+    text = json.dumps(_finite(summary), indent=1, default=str, allow_nan=False)
+    part.write_text(text, "utf-8")
     part.replace(target / "result.json")
     return target
+
+
+def _finite(value: Any) -> Any:
+    """The same with null for what JSON has no word for: nan and infinities."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -30,6 +30,7 @@ from whim.types import F64, I64
 __all__ = ["replay"]
 
 _BLOCK = 1 << 16
+_LOOKED_AT = 1 << 20  # propensities that the default floor is taken from, evenly over the log
 _SCHEMES = ("uniform", "propensity", "full")
 
 
@@ -150,7 +151,8 @@ def _floor(log: Log, scheme: str, floor: float | None) -> float:
         return 0.0
     if floor is not None:
         return checks.number("floor", floor, above=0, most=1)
-    return float(np.quantile(log.propensity, 0.05))
+    every = -(-log.n_events // _LOOKED_AT)
+    return float(np.quantile(log.propensity[::every], 0.05))
 
 
 def _fits(log: Log, label: str, policy: Policy) -> None:
@@ -171,7 +173,8 @@ def _one(path: str, data: dict[str, bytes], how: _How, task: tuple[str, int]) ->
     policy = fresh(data[label], run)
     follower = Follower(policy, log.arms, np.asarray(log.item_arm, np.int64), log.item_features)
     d = log.n_features
-    model = np.tile(factors.prior(d, 1.0), (log.n_arms, 1))
+    modelled = log.n_arms if how.scheme == "propensity" else 0
+    model = np.tile(factors.prior(d, 1.0), (modelled, 1))
     chances = np.random.default_rng([how.seed, run, 1])
     outcome = Replayed.empty(how.bins)
     for block in _blocks(log, how, run):
@@ -212,26 +215,27 @@ def _blocks(log: Log, how: _How, run: int) -> Iterator[_Block]:
     for start in range(0, how.end, _BLOCK):
         stop = min(start + _BLOCK, how.end)
         at = np.arange(start, stop)
+        rows: slice | I64 = slice(start, stop)
         if how.sample < 1:
-            at = at[coins.random(stop - start) < how.sample]
+            rows = at = at[coins.random(stop - start) < how.sample]
         if not len(at):
             continue
-        pools, pool_of = np.unique(log.pool[at], return_inverse=True)
+        pools, pool_of = np.unique(log.pool[rows], return_inverse=True)
         sizes = log.pool_offsets[pools + 1] - log.pool_offsets[pools]
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], sizes)
         members = log.pool_items[np.repeat(log.pool_offsets[pools], sizes) + within]
-        stretch = Stretch(
+        stretch = Stretch(  # copies: loops are not compiled for arrays that are read-only
             mode,
-            np.ascontiguousarray(log.context[at], np.float64),
+            log.context[rows].astype(np.float64),
             pool_of,
             offsets,
             members.astype(np.int64),
-            log.logged[at].astype(np.int64),
-            np.ascontiguousarray(log.reward[at], np.float64)[:, None],
+            log.logged[rows].astype(np.int64),
+            log.reward[rows].astype(np.float64)[:, None],
         )
         if how.scheme == "propensity" and log.propensity is not None:
-            chance = np.asarray(log.propensity[at])
+            chance = log.propensity[rows].astype(np.float64)
         else:
             chance = 1.0 / sizes[pool_of]
         yield _Block(stretch, chance, at)

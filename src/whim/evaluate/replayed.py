@@ -32,8 +32,8 @@ class Replayed:
     ----------
     events, matched, total
         Events met, events that counted, and the sum of their rewards.
-    bin_events, bin_matched, bin_total
-        The same in each part of the log.
+    bin_events, bin_matched, bin_total, bin_squares
+        The same in each part of the log, and the sum of the squares of the rewards.
     changes
         Each change reported: event of the log, arm, step of the policy, statistic.
     """
@@ -41,7 +41,7 @@ class Replayed:
     bin_events: F64
     bin_matched: F64
     bin_total: F64
-    squares: float = 0.0
+    bin_squares: F64
     changes: list[tuple[int, ArmId, int, float]] = field(default_factory=list)
     # sums over events of w, w², wr, (wr)², w²r with w = 1 / p where the choice is what was shown
     weights: F64 = field(default_factory=lambda: np.zeros(5))
@@ -51,7 +51,7 @@ class Replayed:
     @classmethod
     def empty(cls, bins: int) -> Replayed:
         """Nothing seen yet."""
-        return cls(np.zeros(bins), np.zeros(bins), np.zeros(bins))
+        return cls(np.zeros(bins), np.zeros(bins), np.zeros(bins), np.zeros(bins))
 
     def count(self, bins: npt.NDArray[Any], counted: npt.NDArray[np.bool_], earned: F64) -> None:
         """Add events: the part of the log that each is in, whether it counts, what it earned."""
@@ -60,7 +60,7 @@ class Replayed:
         self.bin_events += np.bincount(bins, minlength=n)
         self.bin_matched += np.bincount(bins, counted, n)
         self.bin_total += np.bincount(bins, earned, n)
-        self.squares += float((earned**2).sum())
+        self.bin_squares += np.bincount(bins, earned**2, n)
 
     def weigh(self, w: F64, rewards: F64) -> None:
         """Add events to the sums of inverse propensities."""
@@ -91,12 +91,7 @@ class Replayed:
     @property
     def interval(self) -> Interval:
         """``rate`` with its interval from the events of this run alone."""
-        clicks = self.squares == self.total  # every reward is 0 or 1
-        if clicks or self.matched < 2:
-            return proportion(self.total, self.matched)
-        variance = max(0.0, self.squares / self.matched - self.rate**2)
-        spread = _Z * math.sqrt(variance / self.matched)
-        return Interval(self.rate, self.rate - spread, self.rate + spread)
+        return _rate(self.matched, self.total, float(self.bin_squares.sum()))
 
     def estimates(self) -> dict[str, Interval]:
         """Value of the policy from all events, matched or not: IPS, SNIPS, doubly robust.
@@ -118,6 +113,15 @@ class Replayed:
             mean = total / count
             found["dr"] = _normal(mean, squares / count - mean**2, int(count))
         return found
+
+
+def _rate(n: float, total: float, squares: float) -> Interval:
+    """Mean of n rewards, from their sum and that of their squares: Wilson's interval for clicks."""
+    if squares == total:  # every reward is 0 or 1
+        return proportion(total, n)
+    if n < 2:  # one reward says nothing of their spread
+        return Interval(total, math.nan, math.nan)
+    return _normal(total / n, squares / n - (total / n) ** 2, int(n))
 
 
 def _normal(mean: float, variance: float, n: int) -> Interval:
@@ -196,8 +200,9 @@ class ReplayResult:
         """The rate in each part of the log, or up to its end, with interval and counts."""
         matched = np.array([run.bin_matched for run in self.runs[label]])
         total = np.array([run.bin_total for run in self.runs[label]])
+        squares = np.array([run.bin_squares for run in self.runs[label]])
         if cumulative:
-            matched, total = matched.cumsum(1), total.cumsum(1)
+            matched, total, squares = matched.cumsum(1), total.cumsum(1), squares.cumsum(1)
         points = []
         for b in range(matched.shape[1]):
             n, sum_ = float(matched[:, b].sum()), float(total[:, b].sum())
@@ -206,7 +211,7 @@ class ReplayResult:
             if len(matched) > 1 and (matched[:, b] > 0).all():
                 found = mean_interval(total[:, b] / matched[:, b])
             else:
-                found = proportion(min(max(sum_, 0.0), n), n)
+                found = _rate(n, sum_, float(squares[:, b].sum()))
             point = columns("ctr", found) | {"matched": n, "reward": sum_}
             points.append({"share": (b + 1) / matched.shape[1]} | point)
         return points
@@ -249,8 +254,10 @@ class ReplayResult:
         points = [
             {"policy": label, **point} for label in self.runs for point in self.over_time(label)
         ]
+        numbers = ("share", "ctr", "ctr_low", "ctr_high", "matched", "reward")
+        schema = {"policy": polars.String} | dict.fromkeys(numbers, polars.Float64)
         return write_frames(
             folder,
             {"settings": self.settings, "policies": self.rows()},
-            {"over_time": polars.DataFrame(points), "changes": self.changes()},
+            {"over_time": polars.DataFrame(points, schema=schema), "changes": self.changes()},
         )

@@ -73,7 +73,8 @@ def simulate(
     if not policies:
         raise InvalidInputError("policies must hold at least one policy, got none.")
     makers = {label: sealed(label, made) for label, made in policies.items()}
-    at = np.unique(np.linspace(1, horizon, min(points, horizon)).astype(np.int64))
+    noted = min(points, horizon)
+    at = np.linspace(horizon / noted, horizon, noted).astype(np.int64)
     tasks = [(horizon, seed, run) for run in range(runs)]
     work = partial(_run, world, makers, at)
     found = spread(work, tasks, jobs=jobs, engine=engine, address=address, progress=progress)
@@ -140,7 +141,8 @@ def play(policy: Policy, episode: Episode) -> tuple[F64, float, Detection]:
     walked = follower.go(stretch)
     lost = episode.best - episode.expected[steps, walked.chosen]
     arms = episode.members[episode.offsets[episode.pool_of] + walked.chosen]
-    reports = [(event.arm, i + 1) for i, event in walked.changes]
+    every = policy.restarts_all
+    reports = [(None if every else event.arm, i + 1) for i, event in walked.changes]
     played = {a: np.flatnonzero(arms == a) + 1 for a, _ in reports if isinstance(a, int)}
     detection = score_detection(reports, episode.changes, played)
     return lost, float(episode.rewards[steps, walked.chosen].mean()), detection

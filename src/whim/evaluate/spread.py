@@ -142,11 +142,9 @@ def _call(function: Callable[[Any], Any], code: str, place: int, task: Any) -> t
 
 def _one_thread() -> contextlib.AbstractContextManager[Any]:
     """Limits BLAS: a long dot product has other last bits on two threads than on one."""
-    try:
-        control = importlib.import_module("threadpoolctl")
-    except ImportError:  # then the environment decides (OPENBLAS_NUM_THREADS)
-        return contextlib.nullcontext()
-    limits: contextlib.AbstractContextManager[Any] = control.threadpool_limits(1)
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    limits: contextlib.AbstractContextManager[Any] = threadpool_limits(1)
     return limits
 
 

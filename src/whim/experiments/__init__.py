@@ -1,5 +1,50 @@
-"""The paper's experiments as data, with ids such as synthetic/disjoint."""
+"""The paper's experiments as data, with ids such as synthetic/disjoint.
 
+Each experiment is a function from ``Options`` to ``Findings``; ``run`` looks them up by id.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from whim.errors import InvalidInputError
 from whim.experiments.findings import Curve, Figure, Findings, Table
+from whim.experiments.options import Options
 
-__all__ = ["Curve", "Figure", "Findings", "Table"]
+__all__ = ["EXPERIMENTS", "Curve", "Figure", "Findings", "Options", "Table", "run", "select"]
+
+# id -> module and function; in the order in which they are run and shown
+EXPERIMENTS = {
+    "synthetic/disjoint": ("synthetic", "disjoint"),
+    "synthetic/hybrid": ("synthetic", "hybrid"),
+    "synthetic/theorem": ("theorem", "theorem"),
+    "lastfm/table": ("lastfm", "table"),
+    "lastfm/sensitivity": ("lastfm", "sensitivity"),
+    "yahoo/table": ("yahoo", "table"),
+    "yahoo/sensitivity": ("yahoo", "sensitivity"),
+}
+
+
+def select(name: str) -> list[str]:
+    """The ids that a name stands for: one, all of a group such as ``synthetic``, or ``all``.
+
+    >>> select("lastfm")
+    ['lastfm/table', 'lastfm/sensitivity']
+    """
+    found = [id for id in EXPERIMENTS if name in (id, id.partition("/")[0], "all")]
+    if not found:
+        raise InvalidInputError(
+            f"experiment must be all or one of {', '.join(EXPERIMENTS)}, got {name!r}."
+        )
+    return found
+
+
+def run(experiment: str, options: Options) -> Findings:
+    """Run one experiment."""
+    if experiment not in EXPERIMENTS:
+        select(experiment)
+        raise InvalidInputError(f"experiment must be a single one, got {experiment!r}.")
+    module, function = EXPERIMENTS[experiment]
+    made = getattr(importlib.import_module(f"whim.experiments.{module}"), function)
+    found: Findings = made(options)
+    return found

@@ -16,19 +16,15 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from whim.arms import check_id
 from whim.checks import LARGEST, choice, integer, matrix, real, vector
 from whim.errors import InvalidInputError, LogFileError
 from whim.logs.columns import COLUMNS, CONTEXT_DTYPES, FORMAT, LOGGING
+from whim.logs.numbering import Numbering, plain_id
 from whim.types import F64, ArmId
 
 __all__ = ["Writer"]
 
 _ROWS = 4096  # events kept by ``event`` before they become a block
-_REMEMBERED_ITEMS = 1 << 18
-_REMEMBERED_POOLS = 1 << 16
-_REMEMBERED_BYTES = 1 << 25  # of pools' members
-_MOST = 2**31 - 1  # numbers of pools and items are int32
 
 
 class Writer:
@@ -104,13 +100,9 @@ class Writer:
 
         self.n_events = 0
         self.read = 0
-        self._n_items = self._n_pools = self._n_members = 0
         self._dropped: Counter[str] = Counter()
         self._warnings: Counter[str] = Counter()
-        self._arms: dict[ArmId, int] = {}
-        self._items: dict[tuple[int, bytes], int] = {}
-        self._pools: dict[bytes, int] = {}
-        self._pool_bytes = 0
+        self._numbers = Numbering(self._put)
         self._rows: list[tuple[int, Any, int, int, float, float]] = []
         self._last_time: int | None = None
         self._files: dict[str, BinaryIO] = {}
@@ -134,28 +126,30 @@ class Writer:
 
         ``features`` has a row for each candidate; it may be left out if items have none.
         """
-        ids = [_id(arm) for arm in arms]
+        ids = [plain_id(arm) for arm in arms]
         places = {arm: place for place, arm in enumerate(ids)}
         if not ids or len(places) != len(ids):
             raise InvalidInputError(
                 f"arms must be different ids, at least one, got {list(arms)!r}."
             )
-        place = places.get(_id(shown))
+        place = places.get(plain_id(shown))
         if place is None:
             raise InvalidInputError(f"shown must be one of the arms, got {shown!r}.")
         if features is None and self._m:
             raise InvalidInputError(f"features must have {self._m} columns, got None.")
         Y = matrix("features", features, len(ids), self._m) if self._m else None
         row = (
-            int(integer("time", time, -(2**63))),
+            _int64(time),
             self._context(vector("x", x, self._d)[None])[0],
             place,
             real("reward", reward),
             self._probability(propensity),
         )
         keys = [b""] * len(ids) if Y is None else [y.tobytes() for y in Y]
-        items = [self._item(arm, key, self.n_events) for arm, key in zip(ids, keys, strict=True)]
-        pool = self._pool(np.array(items, "<i4").tobytes())
+        items = [
+            self._numbers.item(arm, key, self.n_events) for arm, key in zip(ids, keys, strict=True)
+        ]
+        (pool,) = self._numbers.pools([np.array(items, "<i4").tobytes()])
         self._rows.append((row[0], row[1], pool, row[2], row[3], row[4]))
         self.n_events += 1
         if len(self._rows) >= _ROWS:
@@ -179,7 +173,7 @@ class Writer:
 
         ``pool``, ``pool_offsets``, ``pool_items`` and ``logged`` mean what they mean in ``Log``;
         ``item_arm`` holds the id of each of the block's items and ``item_features`` a row for
-        each. The writer finds which of them it knows already.
+        each. The arms of a pool must differ. The writer finds what it knows already.
         """
         n = len(time)
         Y = np.zeros((len(item_arm), 0)) if item_features is None else item_features
@@ -191,29 +185,17 @@ class Writer:
             )
         if propensity is not None and not ((propensity > 0) & (propensity <= 1)).all():
             raise InvalidInputError("propensity must lie in (0, 1].")
+        ids = [plain_id(arm) for arm in item_arm]
         if not n:
             return
         self._flush_rows()
-        first = np.full(len(pool_offsets) - 1, n, np.int64)
-        np.minimum.at(first, pool, np.arange(n))
-        keys = np.ascontiguousarray(Y, "<f8")
-        ids = [_id(arm) for arm in item_arm]
-        item_of: list[int] = [-1] * len(ids)
-        pool_of = np.full(len(first), -1, np.int32)
-        bounds = np.asarray(pool_offsets).tolist()
-        members = np.asarray(pool_items).tolist()
-        for p in np.argsort(first, kind="stable").tolist():
-            if first[p] == n:  # of no event
-                break
-            local = members[bounds[p] : bounds[p + 1]]
-            for item in local:
-                if item_of[item] < 0:
-                    event = self.n_events + int(first[p])
-                    item_of[item] = self._item(ids[item], keys[item].tobytes(), event)
-            pool_of[p] = self._pool(np.array([item_of[item] for item in local], "<i4").tobytes())
+        numbers = self._numbers.block(
+            np.asarray(pool), np.asarray(pool_offsets), np.asarray(pool_items), ids,
+            np.ascontiguousarray(Y, "<f8"), self.n_events,
+        )  # fmt: skip
         self._write("time", time)
         self._write("context", x)
-        self._write("pool", pool_of[pool])
+        self._write("pool", numbers)
         self._write("logged", logged)
         self._write("reward", reward)
         if propensity is not None:
@@ -258,7 +240,7 @@ class Writer:
             self._flush_rows()
             for file in self._files.values():
                 file.close()
-            self._text("arms.json", list(self._arms))
+            self._text("arms.json", list(self._numbers.arms))
             self._text("meta.json", self._meta())
             self._check_target()
             self._rename()
@@ -315,10 +297,10 @@ class Writer:
         return {
             "format": FORMAT,
             "n_events": self.n_events,
-            "n_arms": len(self._arms),
-            "n_items": self._n_items,
-            "n_pools": self._n_pools,
-            "n_members": self._n_members,
+            "n_arms": len(self._numbers.arms),
+            "n_items": self._numbers.n_items,
+            "n_pools": self._numbers.n_pools,
+            "n_members": self._numbers.n_members,
             "n_features": self._d,
             "n_item_features": self._m,
             "context_dtype": self._context_dtype,
@@ -337,8 +319,11 @@ class Writer:
 
     def _write(self, name: str, values: npt.NDArray[Any]) -> None:
         dtype = COLUMNS[name] or CONTEXT_DTYPES[self._context_dtype]
+        self._put(name, np.ascontiguousarray(values, dtype).data)
+
+    def _put(self, name: str, content: bytes | memoryview) -> None:
         try:
-            self._files[name].write(np.ascontiguousarray(values, dtype).data)
+            self._files[name].write(content)
         except OSError as error:
             raise LogFileError(f"{self.path} cannot be written: {_why(error)}.") from None
 
@@ -386,38 +371,11 @@ class Writer:
             raise InvalidInputError(f"propensity must lie in (0, 1], got {propensity!r}.")
         return found
 
-    def _item(self, arm: ArmId, key: bytes, event: int) -> int:
-        number = self._arms.setdefault(arm, len(self._arms))
-        item = self._items.get((number, key))
-        if item is None:
-            if len(self._items) >= _REMEMBERED_ITEMS:
-                self._items.clear()
-            item = self._items[number, key] = self._n_items
-            self._n_items = _next(item, "items")
-            self._write("item_arm", np.array([number]))
-            self._write("item_features", np.frombuffer(key, "<f8"))
-            self._write("item_first", np.array([event]))
-        return item
 
-    def _pool(self, members: bytes) -> int:
-        pool = self._pools.get(members)
-        if pool is None:
-            self._pool_bytes += len(members)
-            if len(self._pools) >= _REMEMBERED_POOLS or self._pool_bytes > _REMEMBERED_BYTES:
-                self._pools.clear()
-                self._pool_bytes = len(members)
-            pool = self._pools[members] = self._n_pools
-            self._n_pools = _next(pool, "pools")
-            self._n_members += len(members) // 4
-            self._write("pool_items", np.frombuffer(members, "<i4"))
-            self._write("pool_offsets", np.array([self._n_members]))
-        return pool
-
-
-def _id(arm: object) -> ArmId:
-    found = check_id(arm)
-    if not isinstance(found, (int, str)):
-        raise InvalidInputError(f"arm id must be a number or text in a log, got {arm!r}.")
+def _int64(time: object) -> int:
+    found = integer("time", time, -(2**63))
+    if found >= 2**63:
+        raise InvalidInputError(f"time must be below 2^63, got {time!r}.")
     return found
 
 
@@ -427,12 +385,6 @@ def _names(name: str, names: Sequence[str] | None, length: int) -> list[str] | N
     if len(names) != length:
         raise InvalidInputError(f"{name} must be {length} names, got {len(names)}.")
     return [str(each) for each in names]
-
-
-def _next(number: int, what: str) -> int:
-    if number >= _MOST:
-        raise LogFileError(f"a log holds at most {_MOST} {what}.")
-    return number + 1
 
 
 def _why(error: OSError) -> str:

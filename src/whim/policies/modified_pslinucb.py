@@ -70,6 +70,7 @@ class ModifiedPSLinUCB(RowWindows, RidgeRows):
     """
 
     name = "modified-pslinucb"
+    restarts_all = True
 
     def __init__(
         self,

@@ -49,6 +49,7 @@ class MUCB(RowWindows, ContextFreePolicy):
     """
 
     name = "mucb"
+    restarts_all = True
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +49,7 @@ class OracleRestart(Policy):
     name = "oracle-restart"
 
     def __init__(
-        self, *, policy: Policy, changes: Mapping[ArmId, Sequence[int]] | Sequence[int]
+        self, *, policy: Policy, changes: Mapping[Any, Sequence[int]] | Sequence[int]
     ) -> None:
         if not isinstance(policy, Policy):
             raise InvalidInputError(f"policy must be a Policy, got {policy!r}.")

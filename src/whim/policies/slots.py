@@ -44,6 +44,7 @@ class Slots:
 
     name: ClassVar[str] = ""
     _draws: ClassVar[bool] = False
+    restarts_all: ClassVar[bool] = False  # whether a change of one arm restarts every arm
 
     def __init__(
         self,

@@ -92,7 +92,7 @@ def _compiled(policy: Policy, inner: Policy, stretch: Stretch) -> Walked:
         assert loop is not None  # whoever called has looked
         draw, before = loop.draw, inner.step
         if status == loops.DRY or (draw and not len(noise)):
-            noise, at = _numbers(inner, loop, at, stretch), 0
+            noise, at = _numbers(inner, loop, at, stretch, len(stretch.X) - start), 0
         until = next((step for step in due if step > inner.step), _NEVER)
         stop, step, at, status = getattr(loops, loop.name)(
             start, inner._step, until, *stretch, noise, at, loop.each, loop.state, inner._out,
@@ -115,13 +115,17 @@ def _compiled(policy: Policy, inner: Policy, stretch: Stretch) -> Walked:
     return Walked(chosen, changes)
 
 
-def _numbers(policy: Policy, loop: Loop, used: int, stretch: Stretch) -> F64:
-    """Random numbers ahead, from a copy of the stream, which moves by what was used."""
+def _numbers(policy: Policy, loop: Loop, used: int, stretch: Stretch, events: int) -> F64:
+    """Random numbers ahead, from a copy of the stream, which moves by what was used.
+
+    Enough for one event at least, and for no more events than are left.
+    """
     draw = getattr(policy._rng, loop.draw)
     if used:
         draw(used)
     most = int(np.diff(stretch.offsets).max()) if loop.each < 0 else loop.each
-    ahead: F64 = getattr(copy.deepcopy(policy._rng), loop.draw)(max(_NUMBERS, most))
+    count = max(min(_NUMBERS, most * events), most)
+    ahead: F64 = getattr(copy.deepcopy(policy._rng), loop.draw)(count)
     return ahead
 
 

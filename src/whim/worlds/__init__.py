@@ -2,6 +2,7 @@
 
 from whim.worlds.drifting import DriftingLinear
 from whim.worlds.episode import Episode, World
+from whim.worlds.listeners import Listeners
 from whim.worlds.news import NewsLog, NewsWorld
 from whim.worlds.piecewise import PiecewiseLinear
 from whim.worlds.rotating import RotatingLinear
@@ -9,6 +10,7 @@ from whim.worlds.rotating import RotatingLinear
 __all__ = [
     "DriftingLinear",
     "Episode",
+    "Listeners",
     "NewsLog",
     "NewsWorld",
     "PiecewiseLinear",

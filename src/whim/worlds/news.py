@@ -51,6 +51,12 @@ class NewsLog:
         For each article number, the events after which its law is new.
     expected
         (n, W): the click probability of every place, or ``None`` if it was not asked for.
+
+    Examples
+    --------
+    >>> log = NewsWorld(n_arms=30, pool_size=5).columns(events=2_000, seed=0, expected=True)
+    >>> log.expected.shape, log.logged[:4], log.clicks.sum()
+    ((2000, 5), array([4, 0, 3, 4]), np.float64(73.0))
     """
 
     contexts: F64

@@ -1,0 +1,198 @@
+"""``whim convert``: logged feedback of others' formats into a log that replays fast."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from whim.logs import Log
+
+__all__ = ["convert"]
+
+_TABLE = "Columns of a CSV or Parquet file"
+_DRAWN = "MovieLens and LastFM"
+
+
+def convert(
+    sources: Annotated[list[Path], typer.Argument(help="Files or folders, read in this order.")],
+    to: Annotated[Path, typer.Option("--to", help="The log to make, such as r6a.whim.")],
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="r6a, r6b, lastfm, movielens, open-bandit, csv or parquet; found out."
+        ),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first bad line.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a log that is there already.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Threads that parse R6A and R6B; 2 of them.")
+    ] = None,
+    logging: Annotated[
+        str | None,
+        typer.Option(help="How arms were chosen: uniform, propensity or full; by format."),
+    ] = None,
+    arm: Annotated[str | None, typer.Option(help="The arm shown.", rich_help_panel=_TABLE)] = None,
+    reward: Annotated[str | None, typer.Option(help="Its reward.", rich_help_panel=_TABLE)] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(help="Features of the user: a,b,c or user_*.", rich_help_panel=_TABLE),
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(help="When; row numbers without.", rich_help_panel=_TABLE)
+    ] = None,
+    propensity: Annotated[
+        str | None, typer.Option(help="Probability of the arm shown.", rich_help_panel=_TABLE)
+    ] = None,
+    candidates: Annotated[
+        str | None,
+        typer.Option(help="The arms that could be shown: a list, or text.", rich_help_panel=_TABLE),
+    ] = None,
+    separator: Annotated[
+        str | None, typer.Option(help="Between them in text; |.", rich_help_panel=_TABLE)
+    ] = None,
+    arms: Annotated[
+        str | None,
+        typer.Option(
+            help="Without that column: all of the file, those seen so far, or a,b,c.",
+            rich_help_panel=_TABLE,
+        ),
+    ] = None,
+    items: Annotated[
+        Path | None, typer.Option(help="A file with a row an arm.", rich_help_panel=_TABLE)
+    ] = None,
+    item_id: Annotated[
+        str | None, typer.Option(help="Its column of ids.", rich_help_panel=_TABLE)
+    ] = None,
+    item_features: Annotated[
+        str | None, typer.Option(help="Its features: a,b,c or f_*.", rich_help_panel=_TABLE)
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of what is drawn.", rich_help_panel=_DRAWN)
+    ] = None,
+    n_others: Annotated[
+        int | None,
+        typer.Option(min=1, help="MovieLens: movies beside the liked one.", rich_help_panel=_DRAWN),
+    ] = None,
+    min_ratings: Annotated[
+        int | None,
+        typer.Option(min=1, help="MovieLens: leave out rarer movies.", rich_help_panel=_DRAWN),
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="LastFM: paper or another.", rich_help_panel=_DRAWN)
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="Anything else that the reader takes: name=value.", metavar="NAME=VALUE"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+) -> None:
+    """Read logged feedback into a log on disk, and say what was dropped and why.
+
+    Whatever goes wrong, nothing half-made is left under the log's name.
+    """
+    from whim.logs import FORMATS
+    from whim.logs.readers import convert as read
+    from whim.logs.readers import format_of
+
+    given: dict[str, Any] = {
+        "logging": logging, "arm": arm, "reward": reward, "time": time, "propensity": propensity,
+        "candidates": candidates, "separator": separator, "items": items, "item_id": item_id,
+        "context": _list(context), "item_features": _list(item_features), "seed": seed,
+        "arms": arms if arms in ("all", "seen", None) else _list(arms), "n_others": n_others,
+        "min_ratings": min_ratings, "protocol": protocol, "jobs": jobs, "strict": strict or None,
+    }  # fmt: skip
+    options = {name: value for name, value in given.items() if value is not None}
+    options |= dict(_named(text) for text in option or [])
+    kind = format_of(sources) if format is None else format
+    if kind in FORMATS[:2] and jobs is None:
+        options["jobs"] = 2
+    with _bar() as bar:
+        task = bar.add_task(to.name, total=_size(sources))
+        log = read(
+            sources,
+            to,
+            format=kind,
+            overwrite=overwrite,
+            progress=lambda n: bar.advance(task, n),
+            **options,
+        )
+    found = summary(log)
+    typer.echo(json.dumps(found, indent=2, ensure_ascii=False) if as_json else _told(found))
+
+
+def summary(log: Log) -> dict[str, Any]:
+    """What a conversion made."""
+    return {
+        "log": str(log.path),
+        "reader": log.meta["source"].get("reader"),
+        "events": log.n_events,
+        "arms": log.n_arms,
+        "items": log.n_items,
+        "pools": log.n_pools,
+        "features": log.n_features,
+        "item_features": log.n_item_features,
+        "logging": log.logging,
+        "read": log.meta["read"],
+        "dropped": log.meta["dropped"],
+        "warnings": log.meta["warnings"],
+    }
+
+
+def _told(found: dict[str, Any]) -> str:
+    lines = [
+        f"{found['log']}: {found['events']:,} events, {found['arms']:,} arms, "
+        f"{found['pools']:,} pools; logging {found['logging'] or 'unknown'}",
+        f"read {found['read']:,} lines as {found['reader']}",
+    ]
+    dropped: dict[str, int] = found["dropped"]
+    lines.append(f"dropped {sum(dropped.values()):,}" + (":" if dropped else ""))
+    lines += [f"  {count:>9,}  {reason}" for reason, count in dropped.items()]
+    if found["warnings"]:
+        lines.append("noticed:")
+        lines += [f"  {count:>9,}  {what}" for what, count in found["warnings"].items()]
+    return "\n".join(lines)
+
+
+def _list(text: str | None) -> list[str] | None:
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _named(text: str) -> tuple[str, Any]:
+    """``name=value``: a value that is JSON is that, any other is text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"--option takes NAME=VALUE, got {text!r}")
+    try:
+        return name.replace("-", "_"), json.loads(value)
+    except ValueError:
+        return name.replace("-", "_"), value
+
+
+def _size(sources: list[Path]) -> int:
+    from whim.logs.sources import files_of
+
+    return sum(file.stat().st_size for file in files_of(sources))
+
+
+def _bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )

@@ -1,0 +1,84 @@
+"""``whim log``: what is in a log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from whim.logs import Log
+
+__all__ = ["describe", "log"]
+
+
+def log(
+    path: Annotated[Path, typer.Argument(help="A log, such as r6a.whim.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+) -> None:
+    """Describe a log: events, arms, time, rewards, pools, and what was dropped when it was made."""
+    from whim.logs import open
+
+    found = describe(open(path))
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    for name, value in found.items():
+        typer.echo(f"{name.replace('_', ' '):<15} {_shown(value)}")
+
+
+def describe(log: Log) -> dict[str, Any]:
+    """The facts, from one pass over rewards and pools."""
+    import numpy as np
+
+    sizes = np.diff(log.pool_offsets)
+    total, low, high = 0.0, None, None
+    used = np.zeros(log.n_pools, np.int64)
+    for start in range(0, log.n_events, 1 << 20):
+        part = slice(start, start + (1 << 20))
+        total += float(log.reward[part].sum())
+        used += np.bincount(log.pool[part], minlength=log.n_pools)
+        first, last = int(log.time[part].min()), int(log.time[part].max())
+        low = first if low is None else min(low, first)
+        high = last if high is None else max(high, last)
+    n = max(log.n_events, 1)
+    return {
+        "log": str(log.path),
+        "reader": log.meta.get("source", {}).get("reader"),
+        "files": log.meta.get("source", {}).get("files", []),
+        "events": log.n_events,
+        "arms": log.n_arms,
+        "items": log.n_items,
+        "features": log.n_features,
+        "item_features": log.n_item_features,
+        "context_dtype": log.meta["context_dtype"],
+        "time": None if low is None else {"first": low, "last": high},
+        "mean_reward": total / n,
+        "pools": log.n_pools,
+        "pool_size": None
+        if not log.n_events
+        else {
+            "smallest": int(sizes[used > 0].min()),
+            "mean": float((used * sizes).sum() / n),
+            "largest": int(sizes[used > 0].max()),
+        },
+        "logging": log.logging,
+        "propensities": log.propensity is not None,
+        "read": log.meta.get("read"),
+        "dropped": log.meta.get("dropped", {}),
+        "warnings": log.meta.get("warnings", {}),
+    }
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_shown(each)}" for name, each in value.items()) or "nothing"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "unknown"}[value]
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)

@@ -1,0 +1,120 @@
+"""``whim paper``: the paper's experiments, from one command to one report."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import typer
+
+__all__ = ["paper"]
+
+
+def paper(
+    experiment: Annotated[
+        str, typer.Argument(help="An id such as synthetic/disjoint, a group such as yahoo, or all.")
+    ] = "all",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer runs, shorter logs: minutes instead of an hour.")
+    ] = False,
+    runs: Annotated[int | None, typer.Option(min=1, help="Runs, instead of the usual.")] = None,
+    jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
+    seed: Annotated[int, typer.Option(min=0, help="Of worlds, samples and policies.")] = 0,
+    out: Annotated[
+        Path, typer.Option(help="Folder for findings, logs made on the way and the report.")
+    ] = Path("whim-paper"),
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with your copies of Yahoo R6A and HetRec LastFM. Default: $WHIM_DATA."
+        ),
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+) -> None:
+    """Run the paper's experiments and make one page of what was found.
+
+    Each experiment is stored when it is done, and the page is made of what is stored: after an
+    interruption nothing that was finished is lost.
+    """
+    from rich.console import Console
+
+    from whim.errors import InvalidInputError
+    from whim.experiments import EXPERIMENTS, Options, run, select
+    from whim.report import headline_table, read_folder, write_report
+
+    if listed:
+        typer.echo("\n".join(EXPERIMENTS))
+        return
+    ids = select(experiment)
+    if data is None and os.environ.get("WHIM_DATA"):
+        data = Path(os.environ["WHIM_DATA"])
+    if data is not None and not data.is_dir():
+        raise InvalidInputError(f"data must be a folder, got {data}.")
+    found = []
+    with _Bar() as bar:
+        options = Options(
+            quick=quick, runs=runs, jobs=jobs, seed=seed, data=data, work=out / "logs",
+            stage=bar.stage,
+        )  # fmt: skip
+        (out / "logs").mkdir(parents=True, exist_ok=True)
+        for name in ids:
+            findings = run(name, options)
+            findings.save(out / f"{name.replace('/', '-')}.json")
+            found.append(findings)
+            bar.say(f"{name}: {findings.summary} ({findings.seconds:.0f} s)")
+    page = write_report(read_folder(out), out / "report.html")
+    if as_json:
+        rows = [
+            {"experiment": f.id, "what": what, "paper": theirs, "ours": ours}
+            for f in found
+            for what, theirs, ours in f.headline
+        ]
+        typer.echo(json.dumps({"report": str(page), "headline": rows}, indent=2))
+        return
+    Console().print(headline_table(found))
+    typer.echo(f"\nReport: {page}")
+
+
+class _Bar:
+    """A line for each finished experiment and, on a terminal, a bar for the part under way."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True)
+        self._shown: Any = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.percentage:3.0f} %"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._part: Any = None
+
+    def __enter__(self) -> Self:
+        self._shown.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._shown.stop()
+
+    def stage(self, title: str, total: int) -> Callable[[int], None]:
+        self._end()
+        part = self._part = self._shown.add_task(title, total=max(total, 1))
+        return lambda done: self._shown.update(part, completed=done)
+
+    def say(self, text: str) -> None:
+        self._end()
+        self._shown.console.print(text, markup=False, highlight=False)
+
+    def _end(self) -> None:
+        if self._part is not None:
+            self._shown.remove_task(self._part)
+            self._part = None

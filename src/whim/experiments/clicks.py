@@ -1,0 +1,232 @@
+"""What the experiments on logs share: tables of click rates, rates over time, sensitivity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from whim.evaluate import ReplayResult, replay
+from whim.experiments import words
+from whim.experiments.findings import Curve, Figure, Table
+from whim.experiments.options import Options
+from whim.logs import Log
+from whim.policies import Policy
+
+__all__ = ["Source", "Varied", "gain_rows", "over_time", "rates", "replay_all", "vary"]
+
+
+class Source(NamedTuple):
+    """Logs to replay: one, sampled in each run, or one a run made by a world.
+
+    ``warning`` says that a stand-in took the place of data; ``said`` describes the logs.
+    """
+
+    logs: list[Log]
+    sample: float
+    runs: int
+    warning: str
+    said: dict[str, object]
+
+
+def replay_all(
+    source: Source,
+    policies: Mapping[str, Policy],
+    *,
+    first: float,
+    seed: int,
+    jobs: int,
+    advance: Callable[[int], None],
+) -> ReplayResult:
+    """Replay every log; the runs of all logs stand side by side."""
+    before = 0
+    results = []
+    for log in source.logs:
+        results.append(
+            replay(
+                log,
+                policies,
+                sample=source.sample,
+                runs=source.runs,
+                first=first,
+                seed=seed,
+                jobs=jobs,
+                progress=partial(_further, advance, before),
+            )
+        )
+        before += len(policies) * source.runs
+    runs = {label: [run for r in results for run in r.runs[label]] for label in policies}
+    return ReplayResult(results[0].settings, runs)
+
+
+def _further(advance: Callable[[int], None], before: int, done: int) -> None:
+    advance(before + done)
+
+
+def rates(result: ReplayResult, paper: Mapping[str, float], baseline: str, title: str) -> Table:
+    """Click rates beside the paper's, in absolute terms and relative to a baseline."""
+    base = paper.get(baseline)
+    rows = []
+    for label, runs in result.runs.items():
+        matched = sum(run.matched for run in runs) / len(runs)
+        changes = sum(len(run.changes) for run in runs) / len(runs)
+        theirs = paper.get(label)
+        rows.append(
+            [
+                label,
+                "" if theirs is None else f"{theirs:.5f}",
+                words.rate(result.rate(label)),
+                "" if theirs is None or base is None else f"{theirs / base:.2f}",
+                _times(result, label, baseline),
+                f"{matched:,.0f}",
+                words.count(changes) if changes else "",
+            ]
+        )
+    return Table(
+        title=title,
+        columns=[
+            "policy", "CTR, paper", "CTR", f"× {baseline}, paper", f"× {baseline}",
+            "events that counted", "changes reported",
+        ],
+        rows=rows,
+        caption="Click rate (CTR) with its 95 % interval, and as a multiple of the rate of "
+        f"{baseline}. Events that counted and changes reported are means over runs; the changes "
+        "of DenBand are births of experts.",
+        highlight=[i for i, label in enumerate(result.runs) if label.startswith("PS")],
+    )  # fmt: skip
+
+
+def _times(result: ReplayResult, label: str, baseline: str) -> str:
+    i = result.relative(label, baseline)
+    return f"{1 + i.value:.2f} [{1 + i.low:.2f}, {1 + i.high:.2f}]"
+
+
+def gain_rows(
+    result: ReplayResult, pairs: Sequence[tuple[str, str, str]]
+) -> tuple[Table, list[tuple[str, str, str]]]:
+    """For each (policy, its stationary twin, the paper's gain): a table and headlines."""
+    rows = []
+    for ours, base, paper in pairs:
+        found = words.percent(result.relative(ours, base), 1, signed=True)
+        rows.append([ours, base, paper, found])
+    table = Table(
+        title="What adapting to changes is worth",
+        columns=["policy", "against", "gain in CTR, paper", "gain in CTR"],
+        rows=rows,
+        caption="Intervals are 95 %, over paired runs if there are several, else from the events "
+        "of the one run.",
+        highlight=[i for i, (ours, _, _) in enumerate(pairs) if ours.startswith("PS")],
+    )
+    head = [(f"{row[0]} over {row[1]}", row[2], row[3]) for row in rows]
+    return table, head
+
+
+def over_time(result: ReplayResult, labels: Sequence[str], title: str) -> Figure:
+    """The average click rate so far against the share of the log, for some policies."""
+    curves = []
+    for label in labels:
+        points = [p for p in result.over_time(label) if p["matched"] >= 100]
+        x, y, low, high = ([p[k] for p in points] for k in ("share", "ctr", "ctr_low", "ctr_high"))
+        curves.append(Curve(label, [100 * share for share in x], y, low, high))
+    return Figure(
+        title=title,
+        x_label="share of the log, %",
+        y_label="average CTR so far",
+        curves=curves,
+        caption="Average over the events that counted so far, with 95 % bands.",
+    )
+
+
+class Varied(NamedTuple):
+    """What became of click rates under other windows and thresholds."""
+
+    summary: str
+    table: Table
+    figures: list[Figure]
+
+
+Maker = Callable[[int, float], Policy]
+
+
+def vary(
+    source: Source,
+    ours: Mapping[str, tuple[Maker, int, float]],
+    bases: Mapping[str, Policy],
+    windows: Sequence[int],
+    thresholds: Sequence[float],
+    *,
+    first: float,
+    options: Options,
+    name: str,
+) -> Varied:
+    """Vary ω at each policy's own δ, and δ at its own ω; ``bases`` are the stationary twins."""
+    made: dict[str, Policy] = dict(bases)
+    by_window: dict[str, list[tuple[float, str]]] = {}
+    by_threshold: dict[str, list[tuple[float, str]]] = {}
+    for label, (maker, window, threshold) in ours.items():
+        for values, series in ((windows, by_window), (thresholds, by_threshold)):
+            for value in values:
+                pair = (value, threshold) if series is by_window else (window, value)
+                one = f"{label}, ω = {pair[0]}, δ = {pair[1]:g}"
+                made[one] = maker(int(pair[0]), float(pair[1]))
+                series.setdefault(label, []).append((value, one))
+    advance = options.stage(name, len(made) * source.runs * len(source.logs))
+    result = replay_all(
+        source, made, first=first, seed=options.seed, jobs=options.jobs, advance=advance
+    )
+    twins = dict(zip(ours, bases, strict=True))
+    rows = [[one, words.rate(result.rate(one)), _gain(result, one, bases)] for one in sorted(made)]
+    spans = []
+    for label in ours:
+        found = [result.rate(one).value for _, one in by_window[label] + by_threshold[label]]
+        spans.append(f"{label} between {min(found):.4f} and {max(found):.4f}")
+    return Varied(
+        f"Over these values of ω and δ the click rate of {' and that of '.join(spans)}.",
+        Table(
+            title="Click rates",
+            columns=["policy", "CTR", "against LinUCB"],
+            rows=rows,
+            caption="95 % intervals.",
+        ),
+        [
+            _sensitivity(result, "the window ω", "ω, plays", by_window, twins),
+            _sensitivity(result, "the threshold δ", "δ", by_threshold, twins),
+        ],
+    )
+
+
+def _gain(result: ReplayResult, label: str, bases: Mapping[str, Policy]) -> str:
+    if label in bases:
+        return ""
+    payoff = label.split(",")[0].removeprefix("PS")
+    return words.percent(result.relative(label, payoff), 1, signed=True)
+
+
+def _sensitivity(
+    result: ReplayResult,
+    axis: str,
+    symbol: str,
+    series: Mapping[str, Sequence[tuple[float, str]]],
+    bases: Mapping[str, str],
+) -> Figure:
+    """Click rate against one parameter; each series is (value, label of its replay)."""
+    curves = []
+    for name, points in series.items():
+        found = [result.rate(label) for _, label in points]
+        x = [float(value) for value, _ in points]
+        curves.append(
+            Curve(
+                name, x, [i.value for i in found], [i.low for i in found],
+                [i.high for i in found], "points",
+            )
+        )  # fmt: skip
+        base = result.rate(bases[name])
+        curves.append(Curve(bases[name], x, [base.value] * len(x), style="reference"))
+    return Figure(
+        title=f"Click rate against {axis}",
+        x_label=symbol,
+        y_label="CTR",
+        curves=curves,
+        caption="Markers: PSLinUCB with 95 % intervals. Dashed: LinUCB with the same payoff, "
+        "which has no such parameter.",
+    )

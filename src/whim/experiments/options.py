@@ -1,0 +1,71 @@
+"""``Options``: how experiments are to be run; ``Stage``: how they say how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from whim import checks
+
+__all__ = ["Options", "Stage"]
+
+# given a title and the number of parts, what to call with the number of parts done
+Stage = Callable[[str, int], Callable[[int], None]]
+
+
+def _silent(title: str, total: int) -> Callable[[int], None]:
+    return lambda done: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to run an experiment.
+
+    Attributes
+    ----------
+    quick
+        A small version: fewer runs and shorter logs, the same code.
+    runs
+        Independent runs; by default what the paper did, or few if quick.
+    jobs
+        Processes; -1 for one a core. The results do not depend on it.
+    seed
+        Of worlds, samples and policies.
+    data
+        A folder with the user's own copies of data sets, searched for what an experiment needs.
+    work
+        A folder for logs that are made on the way.
+    stage
+        Called to announce a part of the work.
+    """
+
+    quick: bool = False
+    runs: int | None = None
+    jobs: int = -1
+    seed: int = 0
+    data: Path | None = None
+    work: Path = Path("whim-paper")
+    stage: Stage = _silent
+
+    def __post_init__(self) -> None:
+        if self.runs is not None:
+            checks.integer("runs", self.runs, 1)
+        checks.integer("seed", self.seed, 0)
+
+    def choose(self, full: int, quick: int) -> int:
+        """The number of runs: as asked, or the one that fits."""
+        return self.runs or (quick if self.quick else full)
+
+    def command(self, experiment: str) -> str:
+        """What reproduces an experiment under these options."""
+        words = ["whim paper", experiment]
+        if self.quick:
+            words.append("--quick")
+        if self.runs is not None:
+            words.append(f"--runs {self.runs}")
+        if self.seed:
+            words.append(f"--seed {self.seed}")
+        if self.data is not None:
+            words.append("--data DIR")
+        return " ".join(words)

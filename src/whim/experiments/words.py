@@ -1,0 +1,70 @@
+"""Numbers as experiments show them: an estimate with its interval, in text."""
+
+from __future__ import annotations
+
+import math
+
+from whim.evaluate import Band, Interval
+from whim.experiments.findings import Curve
+
+__all__ = ["count", "curve", "percent", "rate", "whole"]
+
+
+def whole(i: Interval) -> str:
+    """Such as ``2,632 [2,401, 2,870]``.
+
+    >>> whole(Interval(2632.4, 2400.8, 2869.9))
+    '2,632 [2,401, 2,870]'
+    """
+    return f"{i.value:,.0f}" + _between(f"{i.low:,.0f}", f"{i.high:,.0f}")
+
+
+def _between(low: str, high: str) -> str:
+    """The interval, unless there is none: a single run has no spread."""
+    return "" if low == "nan" else f" [{low}, {high}]"
+
+
+def percent(i: Interval, digits: int = 0, *, signed: bool = False) -> str:
+    """Such as ``34.8 % [29.9, 39.6]``; a minus sign is a real one.
+
+    >>> percent(Interval(-0.02, -0.031, 0.004), 1)
+    '−2.0 % [−3.1, 0.4]'
+    """
+    if math.isnan(i.value):
+        return "–"
+    value, low, high = (_hundredths(part, digits, signed) for part in i)
+    return f"{value} %" + _between(low, high)
+
+
+def _hundredths(share: float, digits: int, signed: bool) -> str:
+    text = f"{100 * share:{'+' if signed else ''}.{digits}f}"
+    zero = not text.strip("+-0.")
+    return text.lstrip("+-") if zero else text.replace("-", "−")
+
+
+def rate(i: Interval) -> str:
+    """A click rate, such as ``0.0564 [0.0559, 0.0569]``.
+
+    >>> rate(Interval(0.05639, 0.0559, 0.0569))
+    '0.0564 [0.0559, 0.0569]'
+    """
+    if math.isnan(i.value):
+        return "–"
+    return f"{i.value:.4f}" + _between(f"{i.low:.4f}", f"{i.high:.4f}")
+
+
+def count(value: float, digits: int = 1) -> str:
+    """A mean count.
+
+    >>> count(1234.56)
+    '1,234.6'
+    """
+    return f"{value:,.{digits}f}"
+
+
+def curve(label: str, x: list[float], found: Band, style: str = "line") -> Curve:
+    """A line with its band."""
+    return Curve(
+        label, [float(v) for v in x], found.value.tolist(), found.low.tolist(),
+        found.high.tolist(), style,
+    )  # fmt: skip

@@ -1,0 +1,346 @@
+"""CSV and Parquet files with named columns into a log, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from whim.checks import LARGEST, choice
+from whim.errors import InvalidInputError, LogFileError
+from whim.logs.columns import Log, open
+from whim.logs.frames import Items, as_id, columns_of, guarded, items_of, matching, numbers, scan
+from whim.logs.sources import Progress, Source
+from whim.logs.writer import Writer
+from whim.types import F64, I64, ArmId
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["BAD_ROW", "Table", "convert", "write_table"]
+
+BATCH = 50_000  # rows
+
+BAD_ROW = {
+    "time": "time missing or not readable",
+    "arm": "arm missing",
+    "reward": "reward missing or not a number",
+    "context": "context missing or not a number",
+    "propensity": "propensity missing or outside (0, 1]",
+    "candidates": "no candidate",
+    "repeated": "arm twice among the candidates",
+    "shown": "shown arm not among the candidates",
+    "features": "shown arm without features",
+}
+LEFT_OUT = "candidate without features left out"
+
+
+class Table(NamedTuple):
+    """Which columns of a file mean what; ``context`` and ``features`` are names or patterns."""
+
+    file: Path
+    kind: str
+    arm: str
+    reward: str
+    time: str | None
+    propensity: str | None
+    candidates: str | None
+    separator: str
+
+
+def convert(
+    source: Source,
+    path: Source,
+    *,
+    arm: str,
+    reward: str,
+    context: Sequence[str],
+    time: str | None = None,
+    propensity: str | None = None,
+    candidates: str | None = None,
+    arms: str | Sequence[ArmId] = "all",
+    separator: str = "|",
+    items: Source | None = None,
+    item_id: str | None = None,
+    item_features: Sequence[str] | None = None,
+    format: str | None = None,
+    logging: str | None = None,
+    strict: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Log:
+    """Read a CSV or Parquet file whose rows are events, in the order of the file.
+
+    Parameters
+    ----------
+    arm, reward, context, time, propensity
+        Names of columns; ``context`` takes several, and patterns such as ``"user_*"``. Without
+        ``time`` the row's number stands for it. Dates become whole seconds since 1970.
+    candidates
+        A column with the ids that could be shown: a list in Parquet, or text joined by
+        ``separator``.
+    arms
+        Without such a column: ``"all"`` arms of the file, those ``"seen"`` so far, or a list.
+    items, item_id, item_features
+        A second file with a row for each arm: the column of its id and those of its features. A
+        candidate that it lacks is left out of the pool.
+    logging
+        ``"uniform"``, ``"propensity"``, ``"full"``; ``None`` is ``"propensity"`` when there is
+        such a column and unknown otherwise.
+    strict
+        Stop at the first row that cannot be used.
+    """
+    file = Path(source)
+    kind = format or ("parquet" if file.suffix.lower() in (".parquet", ".pq") else "csv")
+    table = Table(
+        file, choice("format", kind, ("csv", "parquet")), arm, reward, time, propensity, candidates,
+        separator,
+    )  # fmt: skip
+    if items is not None and (item_id is None or not item_features):
+        raise InvalidInputError("item_id and item_features must be given with items.")
+    about = (
+        None if items is None else items_of(Path(items), str(item_id), list(item_features or []))
+    )
+    lazy = scan(file, table.kind)
+    names = matching(context, columns_of(lazy, file), "context", file)
+    options = {"arm": arm, "reward": reward, "time": time, "propensity": propensity,
+               "candidates": candidates, "arms": "given" if not isinstance(arms, str) else arms,
+               "items": None if items is None else Path(items).name}  # fmt: skip
+    return write_table(
+        lazy, table, path, names=names, matrix=lambda frame: numbers(frame, names), arms=arms,
+        items=about, logging=logging or ("propensity" if propensity else None), strict=strict,
+        overwrite=overwrite, progress=progress,
+        source={"reader": table.kind, "files": [file.name], "options": options},
+    )  # fmt: skip
+
+
+def write_table(
+    lazy: pl.LazyFrame,
+    table: Table,
+    path: Source,
+    *,
+    names: Sequence[str],
+    matrix: Callable[[pl.DataFrame], F64],
+    arms: str | Sequence[ArmId],
+    items: Items | None,
+    logging: str | None,
+    strict: bool,
+    overwrite: bool,
+    progress: Progress | None,
+    source: dict[str, Any],
+) -> Log:
+    """The rows of ``lazy`` into a log; ``matrix`` makes contexts of a batch."""
+    named = [table.arm, table.reward, table.time, table.propensity, table.candidates]
+    columns = columns_of(lazy, table.file)
+    for name in named:
+        if name is not None:
+            matching([name], columns, "a column that was named", table.file)
+    fixed = _fixed(lazy, table, arms)
+    with Writer(
+        path,
+        n_features=len(names),
+        n_item_features=0 if items is None else len(items.names),
+        logging=logging,
+        source=source,
+        propensities=table.propensity is not None,
+        context_names=names,
+        item_names=None if items is None else items.names,
+        overwrite=overwrite,
+    ) as writer:
+        seen: dict[ArmId, None] = {}
+        for frame in _batches(lazy, table.file, progress):
+            _batch(writer, frame, table, matrix(frame), fixed, seen, items, strict)
+            writer.read += len(frame)
+        if not writer.n_events:
+            reasons = (
+                "; ".join(f"{n} × {why}" for why, n in writer.dropped.items()) or "it is empty"
+            )
+            raise LogFileError(f"no event could be read from {table.file}: {reasons}.")
+    return open(path)
+
+
+def _fixed(
+    lazy: pl.LazyFrame, table: Table, arms: str | Sequence[ArmId]
+) -> tuple[ArmId, ...] | None:
+    """The pool of every event, if it is one; ``None`` if events differ."""
+    import polars as pl
+
+    if table.candidates is not None or arms == "seen":
+        return None
+    if isinstance(arms, str):
+        choice("arms", arms, ("all", "seen"))
+        column = pl.col(table.arm)
+        query = lazy.select(column.drop_nulls().unique(maintain_order=True))
+        found = guarded(table.file, lambda: query.collect(engine="streaming"))[table.arm].to_list()
+        return tuple(dict.fromkeys(as_id(value) for value in found))
+    given = tuple(as_id(arm) for arm in arms)
+    if not given or len(set(given)) < len(given):
+        raise InvalidInputError(f"arms must be different ids, at least one, got {list(arms)!r}.")
+    return given
+
+
+def _batches(lazy: pl.LazyFrame, file: Path, progress: Progress | None) -> Iterator[pl.DataFrame]:
+    import polars as pl
+
+    total = guarded(file, lambda: lazy.select(pl.len()).collect(engine="streaming")).item()
+    size, told, done = file.stat().st_size, 0, 0
+    batches = guarded(
+        file, lambda: lazy.collect_batches(chunk_size=BATCH, maintain_order=True, lazy=True)
+    )
+    while (frame := guarded(file, lambda: next(batches, None))) is not None:
+        yield frame
+        done += len(frame)
+        if progress is not None and total:
+            progress(size * done // total - told)
+            told = size * done // total
+
+
+def _batch(
+    writer: Writer,
+    frame: pl.DataFrame,
+    table: Table,
+    context: F64,
+    fixed: tuple[ArmId, ...] | None,
+    seen: dict[ArmId, None],
+    items: Items | None,
+    strict: bool,
+) -> None:
+    """Check the rows, find their pools, write those that are whole."""
+    n = len(frame)
+    why = np.full(n, "", object)
+
+    def refuse(reason: str, bad: Any) -> None:
+        why[np.asarray(bad, bool) & (why == "")] = BAD_ROW[reason]
+
+    time = _times(frame, table.time, writer.read)
+    refuse("time", np.isnan(time))
+    ids = [as_id(value) for value in frame[table.arm].to_list()]
+    refuse("arm", [arm is None for arm in ids])
+    reward = numbers(frame, [table.reward])[:, 0]
+    refuse("reward", ~(np.abs(reward) <= LARGEST))
+    refuse("context", ~(np.abs(context) <= LARGEST).all(axis=1))
+    propensity = None
+    if table.propensity is not None:
+        propensity = numbers(frame, [table.propensity])[:, 0]
+        refuse("propensity", ~((propensity > 0) & (propensity <= 1)))
+    pools, pool = _pools(frame, table, ids, fixed, seen)
+    known = _Known(items)
+    places = [known.pool(members) for members in pools]
+    logged = np.zeros(n, np.int64)
+    left_out = 0
+    for i in np.flatnonzero(why == "").tolist():
+        found = places[pool[i]]
+        place = found.places.get(ids[i])
+        if found.why or place is None:
+            lacks = ids[i] in found.lacking
+            why[i] = BAD_ROW[found.why or ("features" if lacks else "shown")]
+            continue
+        logged[i] = place
+        left_out += len(found.lacking)
+    keep = why == ""
+    if strict and not keep.all():
+        first = int(np.argmin(keep))
+        raise LogFileError(f"{table.file}, row {writer.read + first + 1}: {why[first]}.")
+    for reason in why[~keep].tolist():
+        writer.drop(reason)
+    writer.warn(LEFT_OUT, left_out)
+    used, local = np.unique(pool[keep], return_inverse=True)
+    members = [list(places[p].places) for p in used.tolist()]
+    writer.block(
+        time=time[keep].astype(np.int64),
+        context=context[keep],
+        pool=local,
+        logged=logged[keep],
+        reward=reward[keep],
+        propensity=None if propensity is None else propensity[keep],
+        pool_offsets=np.cumsum([0, *map(len, members)]),
+        pool_items=np.array([known.number[arm] for each in members for arm in each], np.int64),
+        item_arm=list(known.number),
+        item_features=known.features(),
+    )
+
+
+class _Pool(NamedTuple):
+    places: dict[ArmId, int]
+    lacking: set[ArmId]
+    why: str
+
+
+class _Known:
+    """A batch's items, numbered as its pools name them."""
+
+    def __init__(self, items: Items | None) -> None:
+        self.items = items
+        self.number: dict[ArmId, int] = {}
+
+    def pool(self, members: Sequence[ArmId]) -> _Pool:
+        lacking: set[ArmId] = set()
+        if self.items is not None:
+            lacking = {arm for arm in members if arm not in self.items.features}
+        kept = [arm for arm in members if arm not in lacking]
+        places = {arm: place for place, arm in enumerate(kept)}
+        if len(places) < len(kept):
+            return _Pool({}, set(), "repeated")
+        for arm in kept:
+            self.number.setdefault(arm, len(self.number))
+        return _Pool(places, lacking, "" if members else "candidates")
+
+    def features(self) -> F64 | None:
+        if self.items is None:
+            return None
+        rows = [self.items.features[arm] for arm in self.number]
+        return np.array(rows).reshape(len(rows), len(self.items.names))
+
+
+def _times(frame: pl.DataFrame, name: str | None, row: int) -> F64:
+    """Whole seconds or whatever whole numbers there are; nan where there is none."""
+    import polars as pl
+
+    if name is None:
+        return np.arange(row, row + len(frame), dtype=np.float64)
+    column = frame[name]
+    if column.dtype == pl.String:
+        numeric = column.cast(pl.Float64, strict=False)
+        if numeric.null_count() < len(column):
+            column = numeric
+        else:
+            column = column.str.to_datetime(strict=False, time_zone="UTC", time_unit="us")
+    if column.dtype.is_temporal():
+        column = column.cast(pl.Datetime("us")).dt.epoch("s")
+    found: F64 = np.floor(column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy())
+    found[~(np.abs(found) < 2**53)] = np.nan
+    return found
+
+
+def _pools(
+    frame: pl.DataFrame,
+    table: Table,
+    ids: list[ArmId],
+    fixed: tuple[ArmId, ...] | None,
+    seen: dict[ArmId, None],
+) -> tuple[list[Sequence[ArmId]], I64]:
+    """The different pools of a batch, and which of them each row has."""
+    if fixed is not None:
+        return [fixed], np.zeros(len(frame), np.int64)
+    pools: list[Sequence[ArmId]] = []
+    pool = np.zeros(len(frame), np.int64)
+    if table.candidates is None:  # the arms seen so far, this row's among them
+        for i, arm in enumerate(ids):
+            if not pools or (arm is not None and arm not in seen):
+                if arm is not None:
+                    seen[arm] = None
+                pools.append(tuple(seen))
+            pool[i] = len(pools) - 1
+        return pools, pool
+    known: dict[Any, int] = {}
+    for i, value in enumerate(frame[table.candidates].to_list()):
+        key = tuple(value) if isinstance(value, list) else value
+        if key not in known:
+            known[key] = len(pools)
+            cells = key.split(table.separator) if isinstance(key, str) else key or ()
+            found = [as_id(c.strip() if isinstance(c, str) else c) for c in cells]
+            pools.append([arm for arm in found if arm is not None and arm != ""])
+        pool[i] = known[key]
+    return pools, pool
