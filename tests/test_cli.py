@@ -6,9 +6,11 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +49,9 @@ def refused(*arguments: str) -> str:
     return str(found.exception)
 
 
-def write_log(path: Path, *, n: int = 400, logging: str = "uniform", seed: int = 0) -> Path:
+def write_log(path: Path, *, n: int = 400, logging: str = "uniform", worth: float = 0.15) -> Path:
     """A small log: four arms of which three can be shown, arm 3 the best for half of the users."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     Y = rng.normal(size=(4, M))
     given = logging == "propensity"
     with whim.logs.Writer(
@@ -60,7 +62,7 @@ def write_log(path: Path, *, n: int = 400, logging: str = "uniform", seed: int =
             x = np.array([1.0, float(rng.random() < 0.5)])
             p = np.array([0.5, 0.3, 0.2]) if given else np.full(3, 1 / 3)
             place = int(rng.choice(3, p=p))
-            chance = 0.2 + 0.15 * arms[place] * x[1]
+            chance = 0.2 + worth * arms[place] * x[1]
             w.event(
                 time=i, x=x, arms=arms, features=Y[arms], shown=arms[place],
                 reward=float(rng.random() < chance), propensity=p[place] if given else None,
@@ -170,6 +172,19 @@ def test_replay_of_propensities_has_three_estimates(tmp_path: Path) -> None:
     assert "IPS" not in said("replay", str(path), "--policy", "random", "--logging", "uniform")
 
 
+def test_nothing_to_count_is_a_dash_and_null(tmp_path: Path) -> None:
+    write_log(tmp_path / "one.whim", n=1)
+    with whim.logs.Writer(tmp_path / "none.whim", n_features=D, logging="uniform"):
+        pass
+    for name in ("one", "none"):
+        path = tmp_path / f"{name}.whim"
+        for runs in ("1", "2"):
+            arguments = [str(path), "--policy", "a=ucb", "--policy", "b=ucb", "--runs", runs]
+            assert "–" in said("replay", *arguments, "--sample", "1e-9")
+            found = json.loads(said("replay", *arguments, "--sample", "1e-9", "--json"))
+            assert [row["ctr"] for row in found["policies"]] == [None, None]
+
+
 def test_replay_saves_and_draws(log: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     figure, folder = tmp_path / "rates.png", tmp_path / "out"
@@ -254,13 +269,19 @@ def test_bad_input_is_one_line_and_exit_code_2() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["simulate", "--runs", "0"], ["simulate", "--no-such-flag"], ["no-such-verb"]]
+    ("arguments", "word"),
+    [
+        (["simulate", "--runs", "0"], "--runs"),
+        (["simulate", "--no-such-flag"], "--no-such-flag"),
+        (["sweep", "--policy", "ucb"], "--vary"),
+        (["no-such-verb"], "no-such-verb"),
+    ],
 )
-def test_wrong_flags(arguments: list[str]) -> None:
+def test_wrong_flags(arguments: list[str], word: str) -> None:
     found = CliRunner().invoke(app, arguments)
     assert found.exit_code == 2
     assert found.stdout == ""
-    assert arguments[-1] in found.stderr
+    assert word in found.stderr
 
 
 @pytest.mark.parametrize(
@@ -325,10 +346,12 @@ def test_an_interrupt_on_a_terminal_leaves_it_clean() -> None:
         env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
     )
     os.close(theirs)
-    seen = b""
+    seen, end = b"", time.monotonic() + 90
     try:
-        while b" 1/100000" not in seen:  # the bar is there, and work goes on
-            seen += os.read(ours, 4096)
+        while not re.search(rb"[1-9]\d*/100000", seen):  # the bar is there, and work goes on
+            assert time.monotonic() < end, seen[-400:]
+            if select.select([ours], [], [], 1)[0]:
+                seen += os.read(ours, 4096)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=30)
         while True:

@@ -118,6 +118,17 @@ def test_the_highest_rate_is_best(tmp_path: Path) -> None:
     assert found["best"] == np.argmax(rates)
 
 
+def test_rates_of_nothing_are_null_and_none_is_best(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "small.whim", n=5)
+    where = ["--log", str(path), "--store", str(tmp_path / "store"), "--sample", "1e-9"]
+    sweep = ["sweep", "--policy", "linucb-disjoint", "--vary", "alpha=0,1", *where]
+    for runs in ("1", "2"):
+        found = json.loads(said(*sweep, "--runs", runs, "--json"))
+        assert found["best"] is None
+        assert [row["ctr"] for row in found["rows"]] == [None, None]
+        assert "best  " not in said(*sweep, "--runs", runs)
+
+
 # -- kept results ----------------------------------------------------------------------------------
 
 
@@ -148,8 +159,9 @@ def test_a_log_made_anew_is_another_one(tmp_path: Path) -> None:
     before = rows(*sweep)
     assert "2 runs, 2 of them done" in told(*sweep)
     path.rename(old)
-    write_log(path, seed=1)  # as many events, arms and items: the same description
-    assert (path / "meta.json").read_bytes() == (old / "meta.json").read_bytes()
+    write_log(path, worth=0.2)  # just the rewards are others
+    for name in ("meta.json", "arms.json"):
+        assert (path / name).read_bytes() == (old / name).read_bytes()
     assert "2 runs, 0 of them done" in told(*sweep)
     assert [row["ctr"] for row in rows(*sweep)] != [row["ctr"] for row in before]
 

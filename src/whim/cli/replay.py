@@ -23,7 +23,9 @@ def replay(
     ] = None,
     logging: Annotated[
         str | None,
-        typer.Option(help="How arms were shown: uniform, propensity or full. [the log says]"),
+        typer.Option(
+            help="How arms were shown: uniform, propensity or full. By default the log's own."
+        ),
     ] = None,
     sample: Annotated[float, typer.Option(help="Share of the events to keep.")] = 1.0,
     runs: Annotated[int, typer.Option(min=1, help="Replays of samples drawn anew.")] = 1,
@@ -32,7 +34,7 @@ def replay(
     seed: Annotated[int, typer.Option(min=0, help="Of samples and policies.")] = 0,
     jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
     baseline: Annotated[
-        str | None, typer.Option(metavar="LABEL", help="For relative rates. [first]")
+        str | None, typer.Option(metavar="LABEL", help="For relative rates. By default the first.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
     save: Annotated[

@@ -46,6 +46,8 @@ def estimate(row: Mapping[str, Any], name: str, *, significant: int = 3, apart: 
     if not math.isfinite(value):
         return "–"
     d = _decimals(value, significant)
+    if not (math.isfinite(low) and math.isfinite(high)):  # one run
+        return f"{value:,.{d}f}"
     return f"{value:,.{d}f}{apart}[{low:,.{d}f}, {high:,.{d}f}]"
 
 
@@ -58,6 +60,8 @@ def percent(row: Mapping[str, Any], name: str) -> str:
     value, low, high = (100 * row[f"{name}{end}"] for end in ("", "_low", "_high"))
     if not math.isfinite(value):
         return "–"
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return f"{value:.0f} %"
     d = 0 if max(abs(low), abs(high)) >= 10 else 1
     return f"{value:.{d}f} % [{low:.{d}f}, {high:.{d}f}]"
 

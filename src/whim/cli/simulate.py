@@ -31,34 +31,42 @@ def simulate(
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Independent runs.")] = 10,
     horizon: Annotated[int, typer.Option(min=1, help="Steps of a run, T.")] = 20_000,
-    arms: Annotated[int | None, typer.Option(min=1, help="Arms, K. [10]")] = None,
-    features: Annotated[int | None, typer.Option(min=1, help="Length of a context, d. [5]")] = None,
+    arms: Annotated[int | None, typer.Option(min=1, help="Arms, K. By default 10.")] = None,
+    features: Annotated[
+        int | None, typer.Option(min=1, help="Length of a context, d. By default 5.")
+    ] = None,
     period: Annotated[
-        int | None, typer.Option(min=1, help="Steps between an arm's changes. [2000]")
+        int | None, typer.Option(min=1, help="Steps between an arm's changes. By default 2000.")
     ] = None,
     law: Annotated[
-        str | None, typer.Option(help="ball, sphere or nonnegative vectors. [ball]")
+        str | None, typer.Option(help="ball, sphere or nonnegative vectors. By default ball.")
     ] = None,
     users: Annotated[
-        str | None, typer.Option(help="random users, or one fixed user. [fixed if piecewise]")
+        str | None,
+        typer.Option(
+            help="random users, or one fixed. By default fixed if piecewise, else random."
+        ),
     ] = None,
     synchronous: Annotated[
         bool, typer.Option("--synchronous", help="All arms change together.")
     ] = False,
     noise: Annotated[
-        float | None, typer.Option(min=0, help="Standard deviation of rewards. [0.2]")
+        float | None, typer.Option(min=0, help="Standard deviation of rewards. By default 0.2.")
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(min=0, help="Exploration α, without --policy. [1]")
+        float | None, typer.Option(min=0, help="Exploration α, without --policy. By default 1.")
     ] = None,
     window: Annotated[
-        int | None, typer.Option(min=2, help="PSLinUCB's window ω, without --policy. [100]")
+        int | None,
+        typer.Option(min=2, help="PSLinUCB's window ω, without --policy. By default 100."),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="PSLinUCB's threshold δ, without --policy. [0.35]")
+        float | None,
+        typer.Option(help="PSLinUCB's threshold δ, without --policy. By default 0.35."),
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option(metavar="LABEL", help="Against which regret is saved. [first]")
+        str | None,
+        typer.Option(metavar="LABEL", help="Against which regret is saved. By default the first."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the worlds.")] = 0,
     jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,

@@ -35,17 +35,20 @@ def sweep(
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the world."),
     ] = None,
     horizon: Annotated[
-        int | None, typer.Option(min=1, help="Steps of a run in a world. [20000]")
+        int | None, typer.Option(min=1, help="Steps of a run in a world. By default 20000.")
     ] = None,
     log: Annotated[
         Path | None, typer.Option(metavar="LOG", help="Replay this log instead of a world.")
     ] = None,
     logging: Annotated[
-        str | None, typer.Option(help="Of the log: uniform, propensity or full. [the log says]")
+        str | None,
+        typer.Option(help="Of the log: uniform, propensity or full. By default the log's own."),
     ] = None,
-    sample: Annotated[float | None, typer.Option(help="Share of the log's events. [1]")] = None,
+    sample: Annotated[
+        float | None, typer.Option(help="Share of the log's events. By default 1.")
+    ] = None,
     first: Annotated[
-        float | None, typer.Option(help="Share of the log, from its start. [1]")
+        float | None, typer.Option(help="Share of the log, from its start. By default 1.")
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each combination.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="The same for all combinations.")] = 0,
