@@ -36,7 +36,7 @@ def regret(settings: dict[str, Any]) -> dict[str, Any]:
     return {
         "curve": curve,
         "final": curve[-1],
-        "found": int(result.found["ps"][0]),
+        "found": int(result.detections["ps"][0].found),
         "steps": result.steps.tolist(),
         "long": float(long @ long[::-1].copy()),
     }

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from whim.logs import Log
 
 __all__ = ["convert"]
@@ -99,6 +97,7 @@ def convert(
 
     Whatever goes wrong, nothing half-made is left under the log's name.
     """
+    from whim.cli.bar import bar
     from whim.logs import FORMATS
     from whim.logs.readers import convert as read
     from whim.logs.readers import format_of
@@ -115,16 +114,15 @@ def convert(
     kind = format_of(sources) if format is None else format
     if kind in FORMATS[:2] and jobs is None:
         options["jobs"] = 2
-    with _bar() as bar:
-        task = bar.add_task(to.name, total=_size(sources))
-        log = read(
-            sources,
-            to,
-            format=kind,
-            overwrite=overwrite,
-            progress=lambda n: bar.advance(task, n),
-            **options,
-        )
+    with bar(to.name, _size(sources), in_bytes=True) as advance:
+        done = 0
+
+        def more(n: int) -> None:
+            nonlocal done
+            done += n
+            advance(done)
+
+        log = read(sources, to, format=kind, overwrite=overwrite, progress=more, **options)
     found = summary(log)
     typer.echo(json.dumps(found, indent=2, ensure_ascii=False) if as_json else _told(found))
 
@@ -181,19 +179,3 @@ def _size(sources: list[Path]) -> int:
     from whim.logs.sources import files_of
 
     return sum(file.stat().st_size for file in files_of(sources))
-
-
-def _bar() -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )

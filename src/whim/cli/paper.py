@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated
 
 import typer
 
@@ -42,6 +41,7 @@ def paper(
     """
     from rich.console import Console
 
+    from whim.cli.bar import stages
     from whim.errors import InvalidInputError
     from whim.experiments import EXPERIMENTS, Options, run, select
     from whim.report import headline_table, read_folder, write_report
@@ -55,7 +55,7 @@ def paper(
     if data is not None and not data.is_dir():
         raise InvalidInputError(f"data must be a folder, got {data}.")
     found = []
-    with _Bar() as bar:
+    with stages() as bar:
         options = Options(
             quick=quick, runs=runs, jobs=jobs, seed=seed, data=data, work=out / "logs",
             stage=bar.stage,
@@ -77,44 +77,3 @@ def paper(
         return
     Console().print(headline_table(found))
     typer.echo(f"\nReport: {page}")
-
-
-class _Bar:
-    """A line for each finished experiment and, on a terminal, a bar for the part under way."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        console = Console(stderr=True)
-        self._shown: Any = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("{task.percentage:3.0f} %"),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._part: Any = None
-
-    def __enter__(self) -> Self:
-        self._shown.start()
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        self._shown.stop()
-
-    def stage(self, title: str, total: int) -> Callable[[int], None]:
-        self._end()
-        part = self._part = self._shown.add_task(title, total=max(total, 1))
-        return lambda done: self._shown.update(part, completed=done)
-
-    def say(self, text: str) -> None:
-        self._end()
-        self._shown.console.print(text, markup=False, highlight=False)
-
-    def _end(self) -> None:
-        if self._part is not None:
-            self._shown.remove_task(self._part)
-            self._part = None

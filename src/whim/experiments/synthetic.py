@@ -13,10 +13,11 @@ from typing import Any
 
 import whim.policies as whim
 from whim.evaluate import Interval, SimulationResult, band, gain, mean_interval, simulate
+from whim.evaluate.tasks import Told
 from whim.experiments import words
 from whim.experiments.findings import Figure, Findings, Table
 from whim.experiments.options import Options, after
-from whim.worlds import Episode, PiecewiseLinear
+from whim.worlds import PiecewiseLinear
 
 __all__ = ["disjoint", "hybrid"]
 
@@ -34,7 +35,7 @@ def disjoint(options: Options) -> Findings:
         "PSLinUCB-Disjoint": whim.PSLinUCBDisjoint(
             n_features=D, alpha=1.0, window=100, threshold=0.35
         ),
-        _TOLD: _Told(whim.LinUCBDisjoint(n_features=D, alpha=1.0)),
+        _TOLD: Told("linucb-disjoint", {"n_features": D, "alpha": 1.0}),
     }
     return _compare(options, "synthetic/disjoint", policies, m=0)
 
@@ -51,22 +52,9 @@ def hybrid(options: Options) -> Findings:
         "LinUCB-Hybrid": whim.LinUCBHybrid(n_features=D, n_item_features=M, alpha=1.5),
         "PSLinUCB-Hybrid": ps("exact"),
         "PSLinUCB-Hybrid, letter of Algorithm 2": ps("literal"),
-        _TOLD: _Told(whim.LinUCBHybrid(n_features=D, n_item_features=M, alpha=1.5)),
+        _TOLD: Told("linucb-hybrid", {"n_features": D, "n_item_features": M, "alpha": 1.5}),
     }
     return _compare(options, "synthetic/hybrid", policies, m=M)
-
-
-class _Told:
-    """Makes, for an episode, the reference that restarts at the true change points."""
-
-    def __init__(self, policy: whim.Policy) -> None:
-        self._data, self._words = policy.to_bytes(), repr(policy)
-
-    def __call__(self, episode: Episode) -> whim.Policy:
-        return whim.OracleRestart(policy=whim.from_bytes(self._data), changes=episode.changes)
-
-    def __repr__(self) -> str:
-        return f"OracleRestart({self._words}, the true changes)"
 
 
 def _world(law: str, users: str, asynchronous: bool, m: int) -> PiecewiseLinear:
