@@ -149,6 +149,32 @@ def test_a_pool_of_its_own_for_every_event_of_a_large_catalogue(tmp_path: Path) 
         assert at_the_end(made(), log).to_bytes() == literal.policy.to_bytes()
 
 
+@pytest.mark.parametrize("d", [1, 2, 3, 6, 7, 10])
+@pytest.mark.parametrize("arms", [7, 8, 13])
+def test_pools_that_stay_are_scored_side_by_side_to_the_same_bit(
+    tmp_path: Path, d: int, arms: int
+) -> None:
+    """Two pools, each for many events in a row: the case that ``kernels.packed`` is for."""
+    rng = np.random.default_rng([d, arms])
+    theta = rng.normal(size=(2, arms, d))
+    n = 600
+    with whim.logs.Writer(tmp_path / "a.whim", n_features=d, logging="uniform") as w:
+        for i in range(n):
+            pool = list(range(arms)) if i // 40 % 2 else list(range(arms))[::-1]
+            x, shown = rng.normal(size=d), int(rng.integers(arms))
+            reward = round(64 * float(x @ theta[2 * i // n, shown])) / 64  # sums are exact
+            w.event(time=i, x=x, arms=pool, shown=shown, reward=reward)
+    log = whim.logs.open(tmp_path / "a.whim")
+    for made in (
+        lambda: whim.LinUCBDisjoint(n_features=d, alpha=0.3),
+        lambda: whim.PSLinUCBDisjoint(n_features=d, window=3, threshold=0.2),
+    ):
+        literal = replay_log(made(), log, "uniform")
+        same(whim.replay(log, {"it": made()}, bins=BINS).runs["it"][0], literal, n)
+        assert at_the_end(made(), log).to_bytes() == literal.policy.to_bytes()
+        assert literal.changes or made().name != "pslinucb-disjoint"
+
+
 # -- by hand ------------------------------------------------------------------------------------
 
 

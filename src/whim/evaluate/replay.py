@@ -190,7 +190,7 @@ def _one(path: str, data: dict[str, bytes], how: _How, task: tuple[str, int]) ->
         earned = np.where(hits, rewards, 0.0)
         outcome.count((at * how.bins) // how.end, counted, earned)
         if how.scheme != "full":
-            outcome.weigh(np.where(hits, 1 / kept, 0.0), rewards)
+            outcome.weigh(1 / kept[hits], rewards[hits])
         if how.scheme == "propensity":
             arms = _arms(log, stretch, walked.chosen), _arms(log, stretch, shown)
             terms = np.empty(len(at))

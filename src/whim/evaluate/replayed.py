@@ -62,14 +62,14 @@ class Replayed:
     def count(self, bins: npt.NDArray[Any], counted: npt.NDArray[np.bool_], earned: F64) -> None:
         """Add events: the part of the log that each is in, whether it counts, what it earned."""
         n = len(self.bin_events)
-        earned = np.where(counted, earned, 0.0)
         self.bin_events += np.bincount(bins, minlength=n)
-        self.bin_matched += np.bincount(bins, counted, n)
+        bins, earned = bins[counted], earned[counted]
+        self.bin_matched += np.bincount(bins, minlength=n)
         self.bin_total += np.bincount(bins, earned, n)
         self.bin_squares += np.bincount(bins, earned**2, n)
 
     def weigh(self, w: F64, rewards: F64) -> None:
-        """Add events to the sums of inverse propensities."""
+        """Add the events that show the choice to the sums of inverse propensities."""
         wr = w * rewards
         self.weights += [w.sum(), (w**2).sum(), wr.sum(), (wr**2).sum(), (w * wr).sum()]
 

@@ -25,6 +25,7 @@ from whim.kernels import (
     forgetting,
     hybrid,
     modified,
+    packed,
     slaves,
     uniform,
 )
@@ -32,7 +33,7 @@ from whim.kernels.jit import inline, jit, lean
 from whim.types import F64, I64
 
 __all__ = [
-    "CHANGED", "DRY", "EACH", "GROW", "MATCH", "NOT_FINITE", "ONE", "QUIET",
+    "CHANGED", "DRY", "EACH", "GROW", "MATCH", "NOT_FINITE", "ONE", "PACKED", "QUIET",
     "cusum", "denband", "discounted_linear", "discounted_ucb", "drawn", "dynamic", "linucb",
     "linucb_hybrid", "linucb_shared", "modified_ps", "monitored", "ps_disjoint", "ps_hybrid",
     "sliding_linear", "sliding_shared", "sliding_ucb", "thompson", "thompson_shared", "ucb",
@@ -40,12 +41,16 @@ __all__ = [
 
 QUIET, CHANGED, GROW, NOT_FINITE, DRY = range(5)
 MATCH, ONE, EACH = range(3)
+PACKED = frozenset(("linucb", "ps_disjoint"))  # whose ``out`` is the scratch of kernels.packed
 
 State = tuple[Any, ...]
 
 
-def decide(state: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
-    """Stands for a policy's choice: the best candidate's place, -1 if x is not finite."""
+def decide(state: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64) -> int:
+    """Stands for a policy's choice: the best candidate's place, -1 if x is not finite.
+
+    ``again`` counts the events just before with the same candidates and nothing learnt since.
+    """
     raise NotImplementedError
 
 
@@ -65,14 +70,17 @@ def _walk(
     candidate if that is negative; those of an event that left no trace are used again. Stops
     after step ``until`` as well.
     """
+    again, before = 0, -1
     for i in range(start, X.shape[0]):
         pool = pool_of[i]
+        again = again + 1 if pool == before else 0
+        before = pool
         slots = members[offsets[pool] : offsets[pool + 1]]
         drawn = each if each >= 0 else slots.shape[0]
         if at + drawn > noise.shape[0]:
             return i, step, at, DRY
         x = X[i]
-        best = decide(state, step, x, slots, noise[at:], out)
+        best = decide(state, step, x, slots, again, noise[at:], out)
         if best < 0:
             return i, step, at, NOT_FINITE
         chosen[i] = best
@@ -89,6 +97,7 @@ def _walk(
             return i, step, at, GROW
         step += 1
         at += drawn
+        before = -1
         if status != QUIET or step == until:
             return i + 1, step, at, status
     return X.shape[0], step, at, QUIET
@@ -110,7 +119,7 @@ def _loop(name: str, decide: Any, learn: Any, compiler: Any = jit) -> Any:
 
 
 @inline
-def _drawn_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+def _drawn_decide(s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64) -> int:
     return contextfree.score_drawn(x, slots.shape[0], noise, out)
 
 
@@ -120,7 +129,7 @@ def _drawn_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 
 @inline
-def _ucb_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+def _ucb_decide(s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64) -> int:
     stats, logarithm, alpha = s
     return contextfree.score_ucb(x, slots, stats, step, logarithm, alpha, out)
 
@@ -131,7 +140,9 @@ def _ucb_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 
 @inline
-def _monitored_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+def _monitored_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+) -> int:
     stats, live, clock, gamma = s[:4]
     return contextfree.score_monitored(x, slots, stats, live, step, clock, gamma, out)
 
@@ -145,7 +156,9 @@ def _monitored_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 
 @inline
-def _discounted_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+def _discounted_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+) -> int:
     stats, total, gamma, xi, bound = s
     return contextfree.score_discounted(x, slots, stats, step, total, gamma, xi, bound, out)
 
@@ -157,7 +170,9 @@ def _discounted_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 
 @inline
-def _sliding_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+def _sliding_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+) -> int:
     stats, window, xi, bound = s[:4]
     return contextfree.score_sliding(x, slots, stats, step, window, xi, bound, out)
 
@@ -169,7 +184,7 @@ def _sliding_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 
 @inline
-def _cusum_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+def _cusum_decide(s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64) -> int:
     stats, total, explore = s[:3]
     return contextfree.score_cusum(x, slots, stats, total, explore, noise, out)
 
@@ -192,8 +207,19 @@ cusum = _loop("cusum", _cusum_decide, _cusum_learn)
 
 
 @inline
-def _own_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+def _own_decide(s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64) -> int:
     return disjoint.best(x, slots, s[0], s[1])[0]
+
+
+@inline
+def _packed_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+) -> int:
+    if again == 0 or slots.shape[0] < packed.LEAST:
+        return disjoint.best(x, slots, s[0], s[1])[0]
+    if again == 1:
+        packed.pack(slots, s[0], out)
+    return packed.best(x, slots.shape[0], out, s[1])
 
 
 @inline
@@ -203,7 +229,9 @@ def _own_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 
 @inline
-def _thompson_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+def _thompson_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+) -> int:
     return disjoint.sample(x, slots, s[0], s[1], noise, out)
 
 
@@ -216,7 +244,9 @@ def _ps_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 
 @inline
-def _modified_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+def _modified_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+) -> int:
     cum, alpha, live, restarted, gamma = s[:5]
     return modified.score(x, slots, cum, alpha, live, step - restarted[0], gamma, out)
 
@@ -229,9 +259,9 @@ def _modified_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
     )
 
 
-linucb = _loop("linucb", _own_decide, _own_learn, lean)
+linucb = _loop("linucb", _packed_decide, _own_learn, lean)
 thompson = _loop("thompson", _thompson_decide, _own_learn)
-ps_disjoint = _loop("ps_disjoint", _own_decide, _ps_learn, lean)
+ps_disjoint = _loop("ps_disjoint", _packed_decide, _ps_learn, lean)
 modified_ps = _loop("modified_ps", _modified_decide, _modified_learn)
 
 
@@ -239,7 +269,9 @@ modified_ps = _loop("modified_ps", _modified_decide, _modified_learn)
 
 
 @inline
-def _shared_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+def _shared_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+) -> int:
     model, alpha, kind, features, rows, phi = s[:6]
     return uniform.score(kind, x, slots, features, rows, model, alpha, out, phi)
 
@@ -251,13 +283,17 @@ def _shared_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 
 @inline
-def _thompson_shared(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+def _thompson_shared(
+    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+) -> int:
     model, alpha, kind, features, rows, phi = s[:6]
     return uniform.sample(kind, x, slots, features, rows, model, alpha, noise, out, phi)
 
 
 @inline
-def _hybrid_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+def _hybrid_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+) -> int:
     cum, shared, k, alpha, kind, features, rows, scratch = (
         s[0],
         s[1],
@@ -299,7 +335,9 @@ ps_hybrid = _loop("ps_hybrid", _hybrid_decide, _ps_hybrid_learn)
 
 
 @inline
-def _fading_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+def _fading_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+) -> int:
     sums, touched, start, bounds, kind, features, rows, V, work = s
     p, alpha, gamma, ridge, sigma, delta, bound_x, bound_theta = bounds
     beta = forgetting.radius(
@@ -327,7 +365,9 @@ def _window_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 
 @inline
-def _denband_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+def _denband_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+) -> int:
     kind, features, rows, settings, model, audit, order, marks, phi = s[:9]
     return experts.score(
         kind, x, slots, features, rows, settings, model, audit, order, marks, out, phi
@@ -347,7 +387,9 @@ def _denband_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 
 @inline
-def _dynamic_decide(s: State, step: int, x: F64, slots: I64, noise: F64, out: F64) -> int:
+def _dynamic_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+) -> int:
     kind, features, rows, settings, model, badness, order, marks, phi = s[:9]
     return slaves.score(
         kind, x, slots, features, rows, settings, model, badness, order, marks, out, phi

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from whim.errors import InvalidInputError
-from whim.kernels import loops
+from whim.kernels import loops, packed
 from whim.policies.base import Loop, Policy
 from whim.policies.oracle_restart import OracleRestart
 from whim.types import F64, I64, ChangeEvent
@@ -86,6 +86,7 @@ def _compiled(policy: Policy, inner: Policy, stretch: Stretch) -> Walked:
     chosen = np.full(len(stretch.X), -1)
     changes: list[tuple[int, ChangeEvent]] = []
     noise, at, draw = np.zeros(0), 0, ""
+    scratch = _scratch(_loop(inner), stretch)
     start, status = 0, loops.QUIET
     while start < len(stretch.X):
         loop = _loop(inner)
@@ -95,8 +96,8 @@ def _compiled(policy: Policy, inner: Policy, stretch: Stretch) -> Walked:
             noise, at = _numbers(inner, loop, at, stretch, len(stretch.X) - start), 0
         until = next((step for step in due if step > inner.step), _NEVER)
         stop, step, at, status = getattr(loops, loop.name)(
-            start, inner._step, until, *stretch, noise, at, loop.each, loop.state, inner._out,
-            chosen,
+            start, inner._step, until, *stretch, noise, at, loop.each, loop.state,
+            inner._out if scratch is None else scratch, chosen,
         )  # fmt: skip
         _count(inner, stretch, chosen, start, stop)
         assert inner._step == step
@@ -115,6 +116,14 @@ def _compiled(policy: Policy, inner: Policy, stretch: Stretch) -> Walked:
     return Walked(chosen, changes)
 
 
+def _scratch(loop: Loop | None, stretch: Stretch) -> F64 | None:
+    """Room for the models of the widest pool side by side, if the loop wants it."""
+    if loop is None or loop.name not in loops.PACKED:
+        return None
+    widest = int(np.diff(stretch.offsets).max())
+    return np.empty((loop.state[0].shape[1] + packed.WORK, widest))
+
+
 def _numbers(policy: Policy, loop: Loop, used: int, stretch: Stretch, events: int) -> F64:
     """Random numbers ahead, from a copy of the stream, which moves by what was used.
 
@@ -131,10 +140,12 @@ def _numbers(policy: Policy, loop: Loop, used: int, stretch: Stretch, events: in
 
 def _slots(stretch: Stretch, chosen: I64, start: int, stop: int) -> I64:
     """The slots that were played in events ``start`` to ``stop``."""
-    places = chosen[start:stop]
-    first = stretch.offsets[stretch.pool_of[start:stop]]
-    slots: I64 = stretch.members[first + places]
-    return slots[places == stretch.logged[start:stop]] if stretch.mode == MATCH else slots
+    places, pools = chosen[start:stop], stretch.pool_of[start:stop]
+    if stretch.mode == MATCH:
+        counted = places == stretch.logged[start:stop]
+        places, pools = places[counted], pools[counted]
+    slots: I64 = stretch.members[stretch.offsets[pools] + places]
+    return slots
 
 
 def _count(policy: Policy, stretch: Stretch, chosen: I64, start: int, stop: int) -> None:
