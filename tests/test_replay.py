@@ -39,7 +39,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def at_the_end(policy: whim.Policy, log: Log, scheme: str = "uniform") -> whim.Policy:
     """The policy after it followed a whole log."""
-    how = replaying._How(scheme, 1.0, 0, BINS, log.n_events, 0.0)
+    how = replaying.Plan(scheme, 1.0, 0, BINS, log.n_events, 0.0)
     follower = Follower(policy, log.arms, np.asarray(log.item_arm, np.int64), log.item_features)
     for block in replaying._blocks(log, how, 0):
         follower.go(block.stretch)
@@ -322,7 +322,7 @@ def test_a_sample_keeps_its_share_in_order(tmp_path: Path) -> None:
         assert abs(run.events - 400) < 4 * math.sqrt(4000 * 0.1 * 0.9)
         assert (np.abs(run.bin_events - 100) < 4 * math.sqrt(1000 * 0.1 * 0.9)).all()
     assert len({run.events for run in result.runs["f"]}) > 1
-    how = replaying._How("uniform", 0.1, 0, 4, log.n_events, 0.0)
+    how = replaying.Plan("uniform", 0.1, 0, 4, log.n_events, 0.0)
     [block] = replaying._blocks(log, how, 0)
     assert (np.diff(block.at) > 0).all()
     np.testing.assert_array_equal(block.stretch.X, log.context[block.at])
@@ -502,5 +502,5 @@ def test_tables_figures_and_files(tmp_path: Path, logs: dict[str, Log]) -> None:
 
 
 def test_full_logs_are_walked_with_every_reward_known(logs: dict[str, Log]) -> None:
-    how = replaying._How("full", 1.0, 0, 1, logs["full"].n_events, 0.0)
+    how = replaying.Plan("full", 1.0, 0, 1, logs["full"].n_events, 0.0)
     assert next(iter(replaying._blocks(logs["full"], how, 0))).stretch.mode == ONE

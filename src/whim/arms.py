@@ -78,7 +78,8 @@ class ArmTable:
                 self.id_of.append(arm)
             self.slot_of[arm] = slot
             added.append((arm, slot))
-        self._slots = None
+        if self._slots is not None:  # new arms come last
+            self._slots = np.append(self._slots, [slot for _, slot in added]).astype(np.int64)
         return added
 
     def retire(self, ids: Iterable[object]) -> list[int]:

@@ -27,8 +27,9 @@ from whim.policies import Policy
 from whim.policies.walk import MATCH, ONE, Stretch
 from whim.types import F64, I64
 
-__all__ = ["replay"]
+__all__ = ["BINS", "Plan", "plan", "replay", "replay_once"]
 
+BINS = 40
 _BLOCK = 1 << 16
 _LOOKED_AT = 1 << 20  # propensities that the default floor is taken from, evenly over the log
 _SCHEMES = ("uniform", "propensity", "full")
@@ -42,7 +43,7 @@ def replay(
     sample: float = 1.0,
     runs: int = 1,
     seed: int = 0,
-    bins: int = 40,
+    bins: int = BINS,
     first: float = 1.0,
     floor: float | None = None,
     jobs: int = 1,
@@ -92,12 +93,10 @@ def replay(
     (3, 0.0)
     """
     opened = log if isinstance(log, Log) else logs.open(log)
-    scheme = _scheme(opened, logging)
-    checks.number("sample", sample, above=0, most=1)
-    checks.number("first", first, above=0, most=1)
-    for name, value in (("runs", runs), ("bins", bins)):
-        checks.integer(name, value, 1)
-    checks.integer("seed", seed, 0)
+    checks.integer("runs", runs, 1)
+    how = plan(
+        opened, logging=logging, sample=sample, seed=seed, bins=bins, first=first, floor=floor
+    )
     if not policies:
         raise InvalidInputError("policies must hold at least one policy, got none.")
     data: dict[str, bytes] = {}
@@ -106,31 +105,51 @@ def replay(
             raise InvalidInputError(f"policies must be policies, got {policy!r} for {label!r}.")
         _fits(opened, label, policy)
         data[label] = sealed(label, policy)  # type: ignore[assignment]
-    end = max(1, round(opened.n_events * first)) if opened.n_events else 0
-    how = _How(scheme, sample, seed, bins, end, _floor(opened, scheme, floor))
     tasks = [(label, run) for label in policies for run in range(runs)]
     found = spread(
-        partial(_one, os.fspath(opened.path), data, how),
+        partial(_task, os.fspath(opened.path), data, how),
         tasks, jobs=jobs, engine=engine, address=address, progress=progress,
     )  # fmt: skip
     by_label: dict[str, list[Replayed]] = {label: [] for label in policies}
     for (label, _), outcome in zip(tasks, found, strict=True):
         by_label[label].append(outcome)
     settings = {
-        "log": opened.path.name, "source": opened.meta.get("source"), "events": end,
-        "logging": scheme, "sample": sample, "runs": runs, "seed": seed, "first": first,
+        "log": opened.path.name, "source": opened.meta.get("source"), "events": how.end,
+        "logging": how.scheme, "sample": sample, "runs": runs, "seed": seed, "first": first,
         "floor": how.floor, "policies": {label: repr(p) for label, p in policies.items()},
     }  # fmt: skip
     return ReplayResult(settings, by_label)
 
 
-class _How(NamedTuple):
+class Plan(NamedTuple):
+    """How one log is replayed, checked; ``end`` is the first event that is not."""
+
     scheme: str
     sample: float
     seed: int
     bins: int
     end: int
     floor: float
+
+
+def plan(
+    log: Log,
+    *,
+    logging: str | None = None,
+    sample: float = 1.0,
+    seed: int = 0,
+    bins: int = BINS,
+    first: float = 1.0,
+    floor: float | None = None,
+) -> Plan:
+    """The plan for a log, from parameters as those of ``replay``."""
+    scheme = _scheme(log, logging)
+    checks.number("sample", sample, above=0, most=1)
+    checks.number("first", first, above=0, most=1)
+    checks.integer("bins", bins, 1)
+    checks.integer("seed", seed, 0)
+    end = max(1, round(log.n_events * first)) if log.n_events else 0
+    return Plan(scheme, sample, seed, bins, end, _floor(log, scheme, floor))
 
 
 def _scheme(log: Log, logging: str | None) -> str:
@@ -166,11 +185,14 @@ def _fits(log: Log, label: str, policy: Policy) -> None:
             )
 
 
-def _one(path: str, data: dict[str, bytes], how: _How, task: tuple[str, int]) -> Replayed:
-    """One policy over one sample of the log."""
+def _task(path: str, data: dict[str, bytes], how: Plan, task: tuple[str, int]) -> Replayed:
     label, run = task
-    log = logs.open(path)
-    policy = fresh(data[label], run)
+    return replay_once(logs.open(path), data[label], how, run)
+
+
+def replay_once(log: Log, data: bytes, how: Plan, run: int) -> Replayed:
+    """One sealed policy over one sample of the log."""
+    policy = fresh(data, run)
     follower = Follower(policy, log.arms, np.asarray(log.item_arm, np.int64), log.item_features)
     d = log.n_features
     modelled = log.n_arms if how.scheme == "propensity" else 0
@@ -208,7 +230,7 @@ class _Block(NamedTuple):
     at: I64
 
 
-def _blocks(log: Log, how: _How, run: int) -> Iterator[_Block]:
+def _blocks(log: Log, how: Plan, run: int) -> Iterator[_Block]:
     """The sampled events, a block at a time, with the pools that each block uses."""
     coins = np.random.default_rng([how.seed, run])
     mode = ONE if how.scheme == "full" else MATCH

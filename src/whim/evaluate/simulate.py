@@ -19,7 +19,7 @@ from whim.policies.walk import EACH, Stretch
 from whim.types import F64, I64
 from whim.worlds import Episode, World
 
-__all__ = ["Maker", "fresh", "play", "sealed", "simulate"]
+__all__ = ["Maker", "fresh", "play", "run_once", "sealed", "simulate"]
 
 Maker = Policy | Callable[[Episode], Policy]
 
@@ -76,7 +76,7 @@ def simulate(
     noted = min(points, horizon)
     at = np.linspace(horizon / noted, horizon, noted).astype(np.int64)
     tasks = [(horizon, seed, run) for run in range(runs)]
-    work = partial(_run, world, makers, at)
+    work = partial(run_once, world, makers, at)
     found = spread(work, tasks, jobs=jobs, engine=engine, address=address, progress=progress)
     labels = list(policies)
     return SimulationResult(
@@ -113,9 +113,10 @@ def fresh(data: bytes, run: int) -> Policy:
     return policy
 
 
-def _run(
+def run_once(
     world: World, makers: dict[str, Any], at: I64, task: tuple[int, int, int]
 ) -> dict[str, Any]:
+    """One run: every policy over the same episode; the task is (horizon, seed, run)."""
     horizon, seed, run = task
     episode = world.episode(horizon=horizon, seed=seed, run=run)
     found: dict[str, Any] = {"regret": {}, "reward": {}, "detection": {}}

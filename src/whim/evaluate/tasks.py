@@ -18,8 +18,8 @@ from whim import checks, logs
 from whim.errors import InvalidInputError, LogFileError
 from whim.evaluate.detection import Detection
 from whim.evaluate.outcome import columns
-from whim.evaluate.replay import _floor, _How, _one, _scheme
-from whim.evaluate.simulate import _run, sealed
+from whim.evaluate.replay import plan, replay_once
+from whim.evaluate.simulate import run_once, sealed
 from whim.logs import Log
 from whim.policies import OracleRestart, Policy, policy
 from whim.worlds import (
@@ -39,7 +39,6 @@ WORLDS: dict[str, type[Any]] = {
     "rotating": RotatingLinear,
     "news": NewsWorld,
 }
-_BINS = 40  # as in ``replay``: sums of rewards are then added up in the same order
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ def world_run(settings: dict[str, Any]) -> dict[str, Any]:
     horizon = checks.integer("horizon", settings["horizon"], 1)
     made = sealed("policy", make_policy(**settings["policy"]))
     task = (horizon, settings["seed"], settings["run"])
-    found = _run(make_world(**settings["world"]), {"": made}, np.array([horizon]), task)
+    found = run_once(make_world(**settings["world"]), {"": made}, np.array([horizon]), task)
     seen = Detection(*found["detection"][""])
     return {
         "regret": float(found["regret"][""][0]),
@@ -137,12 +136,8 @@ def log_settings(
         "digest": _digest(folder),
         "written": max(file.stat().st_mtime_ns for file in files),
     }
-    return {
-        "log": mark,
-        "logging": _scheme(log, logging),
-        "sample": checks.number("sample", sample, above=0, most=1),
-        "first": checks.number("first", first, above=0, most=1),
-    }
+    how = plan(log, logging=logging, sample=sample, first=first)
+    return {"log": mark, "logging": how.scheme, "sample": sample, "first": first}
 
 
 def _digest(folder: Path) -> str:
@@ -166,11 +161,8 @@ def log_run(settings: dict[str, Any]) -> dict[str, Any]:
     made = make_policy(**settings["policy"])
     if not isinstance(made, Policy):
         raise InvalidInputError("policy must not be told the truth: a log does not know it.")
-    scheme = _scheme(log, settings["logging"])
-    end = max(1, round(log.n_events * settings["first"])) if log.n_events else 0
-    floor = _floor(log, scheme, None)
-    how = _How(scheme, settings["sample"], settings["seed"], _BINS, end, floor)
-    found = _one(str(log.path), {"": made.to_bytes()}, how, ("", settings["run"]))
+    how = plan(log, **{name: settings[name] for name in ("logging", "sample", "first", "seed")})
+    found = replay_once(log, made.to_bytes(), how, settings["run"])
     row: dict[str, Any] = columns("ctr", found.interval)
     row |= {
         "events": found.events,
