@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import signal
 import subprocess
@@ -16,6 +17,8 @@ from tests import spread_tasks
 from tests.spread_tasks import bits, calls, check_errors, environment, tasks, until
 from whim.errors import WhimError
 from whim.evaluate.spread import spread
+
+spreading = importlib.import_module("whim.evaluate.spread")  # the name is its function's
 
 distributed = pytest.importorskip("distributed")
 
@@ -123,7 +126,7 @@ def test_errors_come_up_as_they_are(cluster: Cluster) -> None:
 def test_another_code_at_the_workers_is_refused(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("whim.evaluate.spread.code_digest", lambda: "another")
+    monkeypatch.setattr(spreading, "code_digest", lambda: "another")
     with pytest.raises(WhimError, match="workers must run the same version of whim"):
         spread(spread_tasks.regret, tasks(n=1), engine="dask", address=cluster.address)
 
@@ -151,7 +154,7 @@ def known_tasks(dask_scheduler: Any) -> int:
 def test_a_scheduler_without_workers_and_no_scheduler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("whim.evaluate.spread._PATIENCE", 1)
+    monkeypatch.setattr(spreading, "_PATIENCE", 1)
     cluster = Cluster(tmp_path)
     try:
         cluster.start()

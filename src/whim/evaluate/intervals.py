@@ -92,8 +92,10 @@ def bootstrap(values: F64, statistic: Callable[[F64], F64]) -> Interval:
     >>> bootstrap(np.array([[1.0, 4.0], [1.0, 4.0]]), lambda means: means[:, 1] / means[:, 0])
     Interval(value=4.0, low=4.0, high=4.0)
     """
-    value = statistic(values.mean(0)[None]).item()
     n = len(values)
+    if not n:
+        return Interval(math.nan, math.nan, math.nan)
+    value = statistic(values.mean(0)[None]).item()
     if n < _MANY:  # each run's pull on the statistic, by leaving it out
         if n < 2:
             return Interval(value, math.nan, math.nan)
