@@ -62,32 +62,34 @@ def replay_all(
 def rates(result: ReplayResult, paper: Mapping[str, float], baseline: str, title: str) -> Table:
     """Click rates beside the paper's, in absolute terms and relative to a baseline."""
     base = paper.get(baseline)
+    times = [] if base is None else [f"× {baseline}, paper"]
     rows = []
     for label, runs in result.runs.items():
         matched = sum(run.matched for run in runs) / len(runs)
         changes = sum(len(run.changes) for run in runs) / len(runs)
         theirs = paper.get(label)
+        multiple = [] if base is None else [f"{theirs / base:.2f}" if theirs else ""]
         rows.append(
             [
                 label,
-                "" if theirs is None else f"{theirs:.5f}",
+                f"{theirs:.5f}" if theirs else "",
                 words.rate(result.rate(label)),
-                "" if theirs is None or base is None else f"{theirs / base:.2f}",
+                *multiple,
                 _times(result, label, baseline),
                 f"{matched:,.0f}",
                 words.count(changes) if changes else "",
             ]
         )
+    births = " The changes of DenBand are births of experts." if "DenBand" in result.runs else ""
     return Table(
         title=title,
         columns=[
-            "policy", "CTR, paper", "CTR", f"× {baseline}, paper", f"× {baseline}",
-            "events that counted", "changes reported",
+            "policy", "CTR, paper", "CTR", *times, f"× {baseline}", "events that counted",
+            "changes reported",
         ],
         rows=rows,
         caption="Click rate (CTR) with its 95 % interval, and as a multiple of the rate of "
-        f"{baseline}. Events that counted and changes reported are means over runs; the changes "
-        "of DenBand are births of experts.",
+        f"{baseline}. Events that counted and changes reported are means over runs.{births}",
         highlight=[i for i, label in enumerate(result.runs) if label.startswith("PS")],
     )  # fmt: skip
 
