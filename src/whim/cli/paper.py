@@ -43,7 +43,7 @@ def paper(
 
     from whim.cli.bar import stages
     from whim.errors import InvalidInputError
-    from whim.experiments import EXPERIMENTS, Options, run, select
+    from whim.experiments import EXPERIMENTS, Options, compile_first, run, select
     from whim.report import headline_table, read_folder, write_report
 
     if listed:
@@ -61,6 +61,8 @@ def paper(
             stage=bar.stage,
         )  # fmt: skip
         (out / "logs").mkdir(parents=True, exist_ok=True)
+        if len(ids) > 1:
+            compile_first(options)
         for name in ids:
             findings = run(name, options)
             findings.save(out / f"{name.replace('/', '-')}.json")

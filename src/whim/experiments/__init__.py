@@ -6,12 +6,23 @@ Each experiment is a function from ``Options`` to ``Findings``; ``run`` looks th
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 from whim.errors import InvalidInputError
 from whim.experiments.findings import Curve, Figure, Findings, Table
 from whim.experiments.options import Options
 
-__all__ = ["EXPERIMENTS", "Curve", "Figure", "Findings", "Options", "Table", "run", "select"]
+__all__ = [
+    "EXPERIMENTS",
+    "Curve",
+    "Figure",
+    "Findings",
+    "Options",
+    "Table",
+    "compile_first",
+    "run",
+    "select",
+]
 
 # id -> module and function; in the order in which they are run and shown
 EXPERIMENTS = {
@@ -37,6 +48,31 @@ def select(name: str) -> list[str]:
             f"experiment must be all or one of {', '.join(EXPERIMENTS)}, got {name!r}."
         )
     return found
+
+
+def compile_first(options: Options) -> None:
+    """Compile what the experiments share, each loop once: seconds when it is cached already."""
+    from whim.evaluate.warm import warm
+    from whim.policies import policy
+
+    one, both = {"n_features": 2}, {"n_features": 2, "n_item_features": 2}
+    item = {"n_item_features": 2}
+    needed: dict[str, dict[str, Any]] = {  # those that take longest to compile first
+        "denband": item | {"sigma": 0.2, "delta_l": 0.1},
+        "modified-pslinucb": one | {"b": 0.1, "c": 0.1, "gamma": 0.1},
+        "pslinucb-disjoint": one | {"threshold": 0.1},
+        "pslinucb-hybrid": both | {"threshold": 0.1},
+        "linucb-hybrid": both,
+        "dynamic-linucb": item,
+        "linucb-uniform": item,
+        "linucb-disjoint": one,
+        "mucb": {"window": 10, "threshold": 1.0, "gamma": 0.1},
+        "ucb": {},
+        "random": {},
+    }
+    made = [policy(name, **params) for name, params in needed.items()]
+    advance = options.stage("compiling (the first time only)", len(made))
+    warm(made, jobs=options.jobs, progress=advance)
 
 
 def run(experiment: str, options: Options) -> Findings:
