@@ -28,6 +28,7 @@ def main() -> int:
     rows += run_part("memory")
     rows += run_part("replay", "log")
     rows += run_part("replay", "experiment")
+    rows += run_part("conversion")
     rows += run_part("startup")
     about["load_after"] = [round(v, 2) for v in os.getloadavg()]
 

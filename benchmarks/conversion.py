@@ -120,7 +120,7 @@ def conversion(rounds: int = 7) -> list[Row]:
                 f"{_peak(None):.0f} MB"
             )
             for jobs, side, wanted in ((1, "one", ">=6"), (2, "two", ">=10")):
-                what = f"g. R6A, {kind}, jobs={jobs}"
+                what = f"i. R6A, {kind}, jobs={jobs}"
                 rows.append(compare(what, found[side], found["plain"], wanted=wanted, note=note))
                 note = ""
     return rows

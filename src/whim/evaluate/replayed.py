@@ -152,7 +152,8 @@ class ReplayResult:
     def relative(self, label: str, baseline: str) -> Interval:
         """Rate over the baseline's, minus one; runs are paired.
 
-        With a single run its parts (bins of time) are what is paired and drawn anew.
+        With a single run its parts (bins of time) are what is paired and drawn anew; how another
+        run would have gone is then not in the interval.
         """
         ours, theirs = self.runs[label], self.runs[baseline]
         if label == baseline:

@@ -72,11 +72,11 @@ def _wu() -> dict[str, whim.Policy]:
     }
 
 
-def source(options: Options, protocol: str) -> clicks.Source:
+def source(options: Options, protocol: str, *, full: int, quick: int) -> clicks.Source:
     """Logs of one protocol, one a run: the order of users and the pools are drawn anew."""
     folder = _folder(options)
     real = folder is not None
-    runs = options.choose(5, 1)
+    runs = options.choose(full, quick)
     if folder is None:
         folder = Listeners().write(options.work / "listeners", seed=options.seed)
     settings: dict[str, Any] = {"protocol": protocol}
@@ -105,8 +105,9 @@ def _folder(options: Options) -> Path | None:
 def table(options: Options) -> Findings:
     """Table 2 of the paper, and the published clicks of Wu et al. 2018."""
     began = time.monotonic()
-    origin, made = source(options, "paper"), policies()
-    wu, theirs = source(options, "wu2018"), _wu()
+    count = {"full": 5, "quick": 3}
+    origin, made = source(options, "paper", **count), policies()
+    wu, theirs = source(options, "wu2018", **count), _wu()
     runs = len(origin.logs)
     advance = options.stage("lastfm/table", (len(made) + len(theirs)) * runs)
     again = partial(clicks.replay_all, first=1.0, seed=options.seed, jobs=options.jobs)
@@ -164,7 +165,7 @@ def _published(result: ReplayResult) -> Table:
 
 def sensitivity(options: Options) -> Findings:
     """Click rate against ω and δ."""
-    origin = source(options, "paper")
+    origin = source(options, "paper", full=3, quick=1)
     return clicks.sensitivity(
         origin,
         {"PSLinUCB-Disjoint": (_disjoint, 1200, 0.035), "PSLinUCB-Hybrid": (_hybrid, 1000, 0.02)},

@@ -77,17 +77,17 @@ def _hybrid(window: int, threshold: float) -> whim.Policy:
     )
 
 
-def source(options: Options) -> clicks.Source:
-    """The user's log if there is one, else logs of the news world."""
+def source(options: Options, *, full: int, quick: int) -> clicks.Source:
+    """The user's log if there is one, else logs of the news world; so many runs."""
     files = _files(options.data)
     if files:
         log = _converted(files, options)
-        runs = options.choose(5, 2)
+        runs = options.choose(full, quick)
         said = {"log": "Yahoo R6A", "files": [f.name for f in files], "events": log.n_events}
         return clicks.Source([log], 0.02 if options.quick else 0.1, runs, "", said)
     events = QUICK_EVENTS if options.quick else EVENTS
     world = NewsWorld(n_arms=QUICK_ARTICLES) if options.quick else NewsWorld()
-    runs = options.choose(5, 1)
+    runs = options.choose(full, quick)
     made = [_stand_in(world, events, options, run) for run in range(runs)]
     said = {"log": "stand-in", "world": world.describe(), "events": events, "logs": runs}
     return clicks.Source(made, 1.0, 1, _STAND_IN, said)
@@ -142,7 +142,7 @@ def _stand_in(world: NewsWorld, events: int, options: Options, run: int) -> logs
 def table(options: Options) -> Findings:
     """Table 1 and the figure of click rate over time."""
     began = time.monotonic()
-    origin, made = source(options), policies()
+    origin, made = source(options, full=5, quick=3), policies()
     advance = options.stage("yahoo/table", len(made) * origin.runs * len(origin.logs))
     result = clicks.replay_all(
         origin, made, first=1.0, seed=options.seed, jobs=options.jobs, advance=advance
@@ -181,7 +181,7 @@ def _multiple(result: ReplayResult, label: str) -> str:
 
 def sensitivity(options: Options) -> Findings:
     """Click rate against ω and δ on the first half of the log."""
-    origin = source(options)
+    origin = source(options, full=3, quick=1)
     return clicks.sensitivity(
         origin,
         {"PSLinUCB-Disjoint": (_disjoint, 1000, 0.025), "PSLinUCB-Hybrid": (_hybrid, 1200, 0.03)},
