@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -131,8 +132,18 @@ def over_time(result: ReplayResult, labels: Sequence[str], title: str) -> Figure
         x_label="share of the log, %",
         y_label="average CTR so far",
         curves=curves,
-        caption="Average over the events that counted so far, with 95 % bands.",
+        caption="Average over the events that counted so far, with 95 % bands." + _hidden(curves),
     )
+
+
+def _hidden(curves: Sequence[Curve]) -> str:
+    """Says of a line that cannot be seen where it lies."""
+    under = [
+        f" {b.label} lies on {a.label}: the same choices."
+        for a, b in itertools.combinations(curves, 2)
+        if a.y == b.y
+    ]
+    return "".join(under)
 
 
 Maker = Callable[[int, float], Policy]
