@@ -35,6 +35,7 @@ rooms: $(READY)
 	$(BIN)/lint-imports --no-cache
 
 tests: $(READY)
+	$(BIN)/python -m tests.warm
 	$(BIN)/pytest -n 2 --dist worksteal --doctest-modules src/whim tests
 
 bench: $(READY)

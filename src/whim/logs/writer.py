@@ -265,7 +265,9 @@ class Writer:
         if not self.path.exists():
             return
         if not self._overwrite:
-            raise LogFileError(f"{self.path} is there already; overwrite=True would replace it.")
+            raise LogFileError(
+                f"{self.path} is there already; overwrite=True (--overwrite) would replace it."
+            )
         if not (self.path / "meta.json").is_file() or not (self.path / "arms.json").is_file():
             raise LogFileError(f"{self.path} is no log, so it is not replaced.")
 
