@@ -183,7 +183,7 @@ def sensitivity(
     for label in ours:
         found = [result.rate(one).value for _, one in by_window[label] + by_threshold[label]]
         spans.append(f"that of {label} is between {min(found):.4f} and {max(found):.4f}")
-    rows = [[one, words.rate(result.rate(one)), _gain(result, one, bases)] for one in sorted(made)]
+    rows = [[one, words.rate(result.rate(one)), _gain(result, one, bases)] for one in made]
     return Findings(
         id=name,
         title=title,
