@@ -115,7 +115,7 @@ def test_samples_and_runs_are_the_literal_loop_with_the_same_coins(
     for run, found in enumerate(result.runs[name]):
         policy = POLICIES[name]()
         if run:
-            seed = [policy.params["seed"], run]
+            seed = [policy.params["seed"], run, 101]
             policy._rng = np.random.Generator(np.random.PCG64(seed))
         literal = replay_log(policy, log, "uniform", sample=0.4, first=0.7, seed=3, run=run)
         same(found, literal, round(0.7 * log.n_events))
@@ -437,9 +437,35 @@ def test_contexts_of_bytes_and_the_floor_by_default(tmp_path: Path) -> None:
             w.event(time=i, x=x, arms=[0, 1], shown=shown, reward=1.0, propensity=p[i])
     log = whim.logs.open(tmp_path / "a.whim")
     result = whim.replay(log, {"lin": whim.LinUCBDisjoint(n_features=4)}, bins=BINS)
-    assert result.settings["floor"] == pytest.approx(0.145)
-    literal = replay_log(whim.LinUCBDisjoint(n_features=4), log, "propensity", floor=0.145)
+    inverse = 1 / p  # rising p: the first at which 5 % of the inverse propensities are reached
+    floor = next(p[i] for i in range(201) if sum(inverse[: i + 1]) >= 0.05 * sum(inverse))
+    assert result.settings["floor"] == floor < np.quantile(p, 0.05)
+    literal = replay_log(whim.LinUCBDisjoint(n_features=4), log, "propensity", floor=floor)
     same(result.runs["lin"][0], literal, 201)
+
+
+def test_the_floor_of_a_log_that_rarely_explores_is_the_rare_propensity(tmp_path: Path) -> None:
+    with whim.logs.Writer(
+        tmp_path / "a.whim", n_features=1, logging="propensity", propensities=True
+    ) as w:
+        for i in range(400):
+            rare = i % 25 == 0
+            chance = 0.04 if rare else 0.96
+            w.event(time=i, x=[1.0], arms=[0, 1], shown=int(rare), reward=1.0, propensity=chance)
+    result = whim.replay(tmp_path / "a.whim", {"u": whim.UCB()})
+    assert result.settings["floor"] == 0.04
+
+
+def test_runs_of_one_log_are_no_surer_than_the_log(logs: dict[str, whim.logs.Log]) -> None:
+    """Five replays of the same events by a policy without chance say what one of them says."""
+    policies = {"a": whim.UCB(), "b": whim.LinUCBDisjoint(n_features=D)}
+    one, five = (whim.replay(logs["uniform"], policies, runs=runs) for runs in (1, 5))
+    for found in (one, five):
+        assert found.rate("a").low < found.rate("a").value < found.rate("a").high
+    width = [found.rate("b").high - found.rate("b").low for found in (one, five)]
+    assert width[0] == pytest.approx(width[1])
+    between = [found.relative("b", "a") for found in (one, five)]
+    assert between[0].high - between[0].low == pytest.approx(between[1].high - between[1].low)
 
 
 def test_rewards_that_are_not_clicks(tmp_path: Path) -> None:

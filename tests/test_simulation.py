@@ -186,8 +186,10 @@ def test_delays_in_plays_count_the_arm_s_own() -> None:
 
 def test_a_report_of_all_arms_is_compared_with_all_changes() -> None:
     changes = {0: [100, 300], 1: [100], 2: [200]}
-    found = score_detection([(None, 110), (None, 120), (None, 320)], changes, {})
+    found = score_detection([(None, 110), (None, 120), (None, 320)], changes, {}, shared=True)
     assert found == Detection(delays=[10, 20], plays=[], missed=1, false_alarms=1)
+    silent = score_detection([], changes, {}, shared=True)
+    assert silent.missed == 3  # arms that change together are one change to find
 
 
 def test_intervals() -> None:

@@ -105,7 +105,10 @@ def replay_log(
     run: int = 0,
 ) -> Literal:
     """Every event in order: a coin, the arms, the choice; learn if it counts, else forget it."""
-    coins, chances = np.random.default_rng([seed, run]), np.random.default_rng([seed, run, 1])
+    coins, chances = (
+        np.random.default_rng([seed, run, 102]),
+        np.random.default_rng([seed, run, 103]),
+    )
     found = Literal(policy)
     models = {arm: Ridge(log.n_features) for arm in log.arms}
     for i in range(round(log.n_events * first)):

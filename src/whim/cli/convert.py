@@ -85,7 +85,7 @@ def convert(
         typer.Option(min=1, help="MovieLens: leave out rarer movies.", rich_help_panel=_DRAWN),
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option(help="LastFM: paper or another.", rich_help_panel=_DRAWN)
+        str | None, typer.Option(help="LastFM: paper or wu2018.", rich_help_panel=_DRAWN)
     ] = None,
     option: Annotated[
         list[str] | None,

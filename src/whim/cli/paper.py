@@ -23,8 +23,12 @@ def paper(
     jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
     seed: Annotated[int, typer.Option(min=0, help="Of worlds, samples and policies.")] = 0,
     out: Annotated[
-        Path, typer.Option(help="Folder for findings, logs made on the way and the report.")
-    ] = Path("whim-paper"),
+        Path | None,
+        typer.Option(
+            help="Folder for findings, logs made on the way and the report. Default: whim-paper, "
+            "or whim-paper-quick."
+        ),
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -50,6 +54,7 @@ def paper(
         typer.echo("\n".join(EXPERIMENTS))
         return
     ids = select(experiment)
+    out = out or Path("whim-paper-quick" if quick else "whim-paper")
     if data is None and os.environ.get("WHIM_DATA"):
         data = Path(os.environ["WHIM_DATA"])
     if data is not None and not data.is_dir():

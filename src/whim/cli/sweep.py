@@ -100,7 +100,7 @@ def sweep(
     if save is not None:
         _write(each, save)
     rows = [
-        _summary(combination, group, work.metric)
+        _summary(combination, group, work.metric, sample or 1.0)
         for combination, group in zip(combinations, groups, strict=True)
     ]
     best = _best(rows, work.metric)
@@ -182,28 +182,31 @@ def _run(
 
 
 def _summary(
-    combination: dict[str, Any], runs: Sequence[dict[str, Any]], metric: str
+    combination: dict[str, Any], runs: Sequence[dict[str, Any]], metric: str, sample: float
 ) -> dict[str, Any]:
     """One row of the table: means over runs."""
     import numpy as np
 
     from whim.evaluate.outcome import columns
 
-    row = {**combination, **columns(metric, _interval(runs, metric)), "runs": len(runs)}
+    row = {**combination, **columns(metric, _interval(runs, metric, sample)), "runs": len(runs)}
     more = ["reward", "changes"]
     more += ["found", "missed", "false_alarms"] if metric == "regret" else ["events", "matched"]
     return row | {name: float(np.mean([run[name] for run in runs])) for name in more}
 
 
-def _interval(runs: Sequence[dict[str, Any]], metric: str) -> Interval:
-    """Over runs; of a single replay its own, from its events."""
+def _interval(runs: Sequence[dict[str, Any]], metric: str, sample: float) -> Interval:
+    """Over runs; of a single replay its own, from its events, which is in that of several too."""
     import numpy as np
 
     from whim.evaluate import Interval, mean_interval
+    from whim.evaluate.intervals import of_one_log
 
-    if metric == "ctr" and len(runs) == 1:
-        return Interval(*(runs[0][f"ctr{end}"] for end in ("", "_low", "_high")))
-    return mean_interval(np.array([run[metric] for run in runs]))
+    over_runs = mean_interval(np.array([run[metric] for run in runs]))
+    if metric == "regret":
+        return over_runs
+    single = [Interval(*(run[f"ctr{end}"] for end in ("", "_low", "_high"))) for run in runs]
+    return single[0] if len(runs) == 1 else of_one_log(over_runs, single, sample)
 
 
 def _best(rows: list[dict[str, Any]], metric: str) -> int | None:

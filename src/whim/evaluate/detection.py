@@ -33,6 +33,8 @@ def score_detection(
     reports: Iterable[tuple[ArmId, int]],
     changes: Mapping[int, Sequence[int]],
     played: Mapping[int, I64] | None = None,
+    *,
+    shared: bool = False,
 ) -> Detection:
     """Compare reports (arm, step) with the true changes of each arm.
 
@@ -44,6 +46,8 @@ def score_detection(
         For each arm the steps after which its law is new.
     played
         For each arm the steps (from 1) at which it was played, to count delays in plays.
+    shared
+        Reports are of all arms, so several arms that change together are one change.
 
     Examples
     --------
@@ -53,9 +57,7 @@ def score_detection(
     every = sorted({step for steps in changes.values() for step in steps})
     found: dict[tuple[ArmId, int], int] = {}
     false_alarms = 0
-    shared = False
     for arm, step in reports:
-        shared |= arm is None
         steps = every if arm is None else changes.get(arm, ())  # type: ignore[call-overload]
         past = [c for c in steps if c < step]
         if past and (arm, past[-1]) not in found:

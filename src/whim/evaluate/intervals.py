@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = [
     "bootstrap",
     "gain",
     "mean_interval",
+    "of_one_log",
     "proportion",
     "ratio_interval",
 ]
@@ -92,9 +93,14 @@ def bootstrap(values: F64, statistic: Callable[[F64], F64]) -> Interval:
     >>> bootstrap(np.array([[1.0, 4.0], [1.0, 4.0]]), lambda means: means[:, 1] / means[:, 0])
     Interval(value=4.0, low=4.0, high=4.0)
     """
-    n = len(values)
-    if not n:
+    if not len(values):
         return Interval(math.nan, math.nan, math.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):  # a ratio over nothing is inf or nan
+        return _bootstrap(values, statistic)
+
+
+def _bootstrap(values: F64, statistic: Callable[[F64], F64]) -> Interval:
+    n = len(values)
     value = statistic(values.mean(0)[None]).item()
     if n < _MANY:  # each run's pull on the statistic, by leaving it out
         if n < 2:
@@ -141,6 +147,22 @@ def ratio_interval(above: F64, below: F64) -> Interval:
         drawn = (weights @ above) / (weights @ below)
     low, high = np.quantile(drawn, [0.025, 0.975])
     return Interval(value, float(low), float(high))
+
+
+def of_one_log(over_runs: Interval, single: Sequence[Interval], sample: float) -> Interval:
+    """An interval over runs of one log, widened by what the log itself leaves open.
+
+    Runs that are samples of the same log share its chance. A single run's interval, from its
+    events, tells how much that is for a sample; for all of the log it is √sample of it.
+
+    >>> of_one_log(Interval(0.5, 0.5, 0.5), [Interval(0.5, 0.4, 0.6)] * 5, sample=1.0)
+    Interval(value=0.5, low=0.4, high=0.6)
+    """
+    half = float(np.mean([(i.high - i.low) / 2 for i in single])) * math.sqrt(sample)
+    value, low, high = over_runs
+    return Interval(
+        value, value - math.hypot(value - low, half), value + math.hypot(high - value, half)
+    )
 
 
 def proportion(hits: float, trials: float) -> Interval:

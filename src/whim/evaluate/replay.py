@@ -30,6 +30,7 @@ from whim.types import F64, I64
 __all__ = ["BINS", "Plan", "plan", "replay", "replay_once"]
 
 BINS = 40
+_COINS, _CHANCES = 102, 103  # random streams, apart from those of worlds and policies
 _BLOCK = 1 << 16
 _LOOKED_AT = 1 << 20  # propensities that the default floor is taken from, evenly over the log
 _SCHEMES = ("uniform", "propensity", "full")
@@ -74,7 +75,8 @@ def replay(
     first
         Use this share of the log, from its beginning.
     floor
-        For ``"propensity"``: see there; the 5th percentile of the log's propensities if None.
+        For ``"propensity"``: see there; the 5th percentile of the propensities,
+        each event weighted by 1/p, if None.
     jobs, engine, address
         Where runs are spread: see ``spread``. The result does not depend on it.
     progress
@@ -171,7 +173,9 @@ def _floor(log: Log, scheme: str, floor: float | None) -> float:
     if floor is not None:
         return checks.number("floor", floor, above=0, most=1)
     every = -(-log.n_events // _LOOKED_AT)
-    return float(np.quantile(log.propensity[::every], 0.05))
+    p = np.sort(log.propensity[::every])
+    share = np.cumsum(1 / p)  # as if the log were uniform: rare choices count for what they are
+    return float(p[np.searchsorted(share, 0.05 * share[-1])])
 
 
 def _fits(log: Log, label: str, policy: Policy) -> None:
@@ -197,7 +201,7 @@ def replay_once(log: Log, data: bytes, how: Plan, run: int) -> Replayed:
     d = log.n_features
     modelled = log.n_arms if how.scheme == "propensity" else 0
     model = np.tile(factors.prior(d, 1.0), (modelled, 1))
-    chances = np.random.default_rng([how.seed, run, 1])
+    chances = np.random.default_rng([how.seed, run, _CHANCES])
     outcome = Replayed.empty(how.bins)
     for block in _blocks(log, how, run):
         stretch, kept, at = block
@@ -232,7 +236,7 @@ class _Block(NamedTuple):
 
 def _blocks(log: Log, how: Plan, run: int) -> Iterator[_Block]:
     """The sampled events, a block at a time, with the pools that each block uses."""
-    coins = np.random.default_rng([how.seed, run])
+    coins = np.random.default_rng([how.seed, run, _COINS])
     mode = ONE if how.scheme == "full" else MATCH
     for start in range(0, how.end, _BLOCK):
         stop = min(start + _BLOCK, how.end)

@@ -15,6 +15,7 @@ from whim.evaluate.intervals import (
     Interval,
     bootstrap,
     mean_interval,
+    of_one_log,
     proportion,
     ratio_interval,
 )
@@ -135,19 +136,45 @@ def _normal(mean: float, variance: float, n: int) -> Interval:
     return Interval(mean, mean - spread, mean + spread)
 
 
+def _beyond(ours: Replayed, theirs: Replayed) -> Interval:
+    """One run's rate over another's, minus one; the parts of the log are drawn anew."""
+    sums = [part for run in (ours, theirs) for part in (run.bin_total, run.bin_matched)]
+    parts = np.column_stack(sums)
+
+    def beyond(means: F64) -> F64:
+        above, plays, below, other = means.T
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratios: F64 = (above / plays) / (below / other)
+        return ratios - 1
+
+    return bootstrap(parts[parts.any(axis=1)], beyond)
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What each policy earned: ``settings`` of the replay and ``runs`` by label."""
+    """What each policy earned: ``settings`` of the replay and ``runs`` by label.
+
+    ``separate`` tells that each run has a log of its own. Runs of one log share its chance: what
+    the log itself leaves open, as told by the events of one run, is then added to the interval.
+    """
 
     settings: dict[str, Any]
     runs: dict[str, list[Replayed]]
+    separate: bool = False
 
     def rate(self, label: str) -> Interval:
         """Click rate: over runs if there are several, else from the events of the one."""
         found = self.runs[label]
         if len(found) == 1:
             return found[0].interval
-        return mean_interval(np.array([run.rate for run in found]))
+        over_runs = mean_interval(np.array([run.rate for run in found]))
+        return self._with_the_log_s(over_runs, [run.interval for run in found])
+
+    def _with_the_log_s(self, over_runs: Interval, single: list[Interval]) -> Interval:
+        """Widen an interval over runs of one log by what all of the log leaves open."""
+        if self.separate:
+            return over_runs
+        return of_one_log(over_runs, single, self.settings.get("sample", 1.0))
 
     def relative(self, label: str, baseline: str) -> Interval:
         """Rate over the baseline's, minus one; runs are paired.
@@ -158,21 +185,14 @@ class ReplayResult:
         ours, theirs = self.runs[label], self.runs[baseline]
         if label == baseline:
             return Interval(0.0, 0.0, 0.0)
-        if len(ours) > 1:
-            found = ratio_interval(
-                np.array([run.rate for run in ours]), np.array([run.rate for run in theirs])
-            )
-            return Interval(found.value - 1, found.low - 1, found.high - 1)
-        sums = [part for run in (ours[0], theirs[0]) for part in (run.bin_total, run.bin_matched)]
-        parts = np.column_stack(sums)
-
-        def beyond(means: F64) -> F64:
-            above, plays, below, other = means.T
-            with np.errstate(invalid="ignore", divide="ignore"):
-                ratios: F64 = (above / plays) / (below / other)
-            return ratios - 1
-
-        return bootstrap(parts[parts.any(axis=1)], beyond)
+        single = [_beyond(a, b) for a, b in zip(ours, theirs, strict=True)]
+        if len(ours) == 1:
+            return single[0]
+        found = ratio_interval(
+            np.array([run.rate for run in ours]), np.array([run.rate for run in theirs])
+        )
+        over_runs = Interval(found.value - 1, found.low - 1, found.high - 1)
+        return self._with_the_log_s(over_runs, single)
 
     def rows(self, baseline: str | None = None) -> list[dict[str, Any]]:
         """One row a policy; ``relative`` is against ``baseline``, by default the first policy."""
@@ -195,7 +215,8 @@ class ReplayResult:
                 if len(known) == 1:
                     row |= columns(name, known[0])
                 elif known:
-                    row |= columns(name, mean_interval(np.array([one.value for one in known])))
+                    over_runs = mean_interval(np.array([one.value for one in known]))
+                    row |= columns(name, self._with_the_log_s(over_runs, known))
             rows.append(row)
         return rows
 
@@ -218,7 +239,13 @@ class ReplayResult:
             if n == 0:
                 continue
             if len(matched) > 1 and (matched[:, b] > 0).all():
-                found = mean_interval(total[:, b] / matched[:, b])
+                found = self._with_the_log_s(
+                    mean_interval(total[:, b] / matched[:, b]),
+                    [
+                        _rate(*sums)
+                        for sums in zip(matched[:, b], total[:, b], squares[:, b], strict=True)
+                    ],
+                )
             else:
                 found = _rate(n, sum_, float(squares[:, b].sum()))
             point = columns("ctr", found) | {"matched": n, "reward": sum_}

@@ -21,6 +21,8 @@ from whim.worlds import Episode, World
 
 __all__ = ["Maker", "fresh", "play", "run_once", "sealed", "simulate"]
 
+_STREAM = 101  # apart from the streams of worlds
+
 Maker = Policy | Callable[[Episode], Policy]
 
 
@@ -105,10 +107,13 @@ def sealed(label: str, made: Any) -> bytes | Callable[[Episode], Policy]:
 
 def fresh(data: bytes, run: int) -> Policy:
     """The policy that was sealed, with a random stream for this run; run 0 has its own."""
-    policy = from_bytes(data)
+    return _restream(from_bytes(data), run)
+
+
+def _restream(policy: Policy, run: int) -> Policy:
     inner = policy.policy if isinstance(policy, OracleRestart) else policy
     if run:
-        seeds = [inner.params.get("seed", 0), run]
+        seeds = [inner.params.get("seed", 0), run, _STREAM]
         inner._rng = np.random.Generator(np.random.PCG64(seeds))
     return policy
 
@@ -122,7 +127,7 @@ def run_once(
     found: dict[str, Any] = {"regret": {}, "reward": {}, "detection": {}}
     found["changes"] = sum(map(len, episode.changes.values()))
     for label, made in makers.items():
-        policy = fresh(made, run) if isinstance(made, bytes) else made(episode)
+        policy = fresh(made, run) if isinstance(made, bytes) else _restream(made(episode), run)
         lost, reward, detection = play(policy, episode)
         found["regret"][label] = np.cumsum(lost)[at - 1]
         found["reward"][label] = reward
@@ -145,5 +150,5 @@ def play(policy: Policy, episode: Episode) -> tuple[F64, float, Detection]:
     every = policy.restarts_all
     reports = [(None if every else event.arm, i + 1) for i, event in walked.changes]
     played = {a: np.flatnonzero(arms == a) + 1 for a, _ in reports if isinstance(a, int)}
-    detection = score_detection(reports, episode.changes, played)
+    detection = score_detection(reports, episode.changes, played, shared=every)
     return lost, float(episode.rewards[steps, walked.chosen].mean()), detection

@@ -57,7 +57,7 @@ def replay_all(
         )
         before += len(policies) * source.runs
     runs = {label: [run for r in results for run in r.runs[label]] for label in policies}
-    return ReplayResult(results[0].settings, runs)
+    return ReplayResult(results[0].settings, runs, separate=len(source.logs) > 1)
 
 
 def rates(result: ReplayResult, paper: Mapping[str, float], baseline: str, title: str) -> Table:
@@ -78,7 +78,7 @@ def rates(result: ReplayResult, paper: Mapping[str, float], baseline: str, title
                 *multiple,
                 _times(result, label, baseline),
                 f"{matched:,.0f}",
-                words.count(changes) if changes else "",
+                words.count(changes) if changes or label.startswith("PS") else "",
             ]
         )
     births = " The changes of DenBand are births of experts." if "DenBand" in result.runs else ""

@@ -88,7 +88,9 @@ def source(options: Options, protocol: str, *, full: int, quick: int) -> clicks.
     for run in range(runs):
         target = options.work / f"lastfm-{'real' if real else 'made-up'}-{protocol}-{run}.whim"
         made.append(
-            lastfm.convert(folder, target, **settings, seed=options.seed + run, overwrite=True)
+            lastfm.convert(
+                folder, target, **settings, seed=1000 * options.seed + run, overwrite=True
+            )
         )
     said = {"log": "HetRec 2011 LastFM 2k" if real else "stand-in", **settings, "logs": runs}
     said["events"] = made[0].n_events
@@ -157,9 +159,9 @@ def _published(result: ReplayResult) -> Table:
         title="The protocol of Wu et al. 2018: 25 candidates, users in sequence, one shared model",
         columns=["policy", "clicks, published", "clicks", "number"],
         rows=rows,
-        caption="Published: “Dense 10”, 93,165 events; ours has fewer, because the file with the "
-        "original times could not be had. dLinUCB's noise parameter is ours: the authors' is not "
-        "published.",
+        caption="Published: “Dense 10”, 93,165 events; without the file of the original times "
+        "there are a few less. dLinUCB's noise parameter is not published; ours was the best of "
+        "five tried on such logs.",
     )
 
 
@@ -183,8 +185,8 @@ def sensitivity(options: Options) -> Findings:
 def _differences(stand_in: bool) -> list[str]:
     told = [
         "The paper does not say its pool size, its number of passes or its order: here all 126 "
-        "artists are candidates, there are two passes, and users come one after the other, so "
-        "that each new one is a change (docs/lastfm.md).",
+        "artists are candidates, there are two passes (one with --quick), and users come one "
+        "after the other, so that each new one is a change (docs/lastfm.md).",
         "Users' vectors are made, as in the paper, from the very records that a policy is then "
         "asked to guess: compare policies, do not read the rates as those of new users.",
         "Wu et al.'s events follow dates instead of instants for 1.9 % of the taggings.",

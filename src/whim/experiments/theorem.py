@@ -2,7 +2,8 @@
 
 Theorem 1 bounds the regret of the modified PSLinUCB by a constant times √(T M K ω) and one times
 √(T M K d²) log T: on log axes a line of slope one half, a little more for the logarithms. The
-parameters are those of its proof, for a world in which changes are large enough to be seen surely.
+parameters are those of its proof, for a world in which most changes are large enough to be seen
+surely.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _slope(horizons: list[int], regret: F64) -> Interval:
 
 
 def _number(i: Interval) -> str:
-    return f"{i.value:.2f} [{i.low:.2f}, {i.high:.2f}]"
+    return f"{i.value:.2f}" + words.between(f"{i.low:.2f}", f"{i.high:.2f}")
 
 
 def _table(

@@ -7,7 +7,7 @@ import math
 from whim.evaluate import Band, Interval
 from whim.experiments.findings import Curve
 
-__all__ = ["count", "curve", "percent", "rate", "whole"]
+__all__ = ["between", "count", "curve", "percent", "rate", "whole"]
 
 
 def whole(i: Interval) -> str:
@@ -16,10 +16,10 @@ def whole(i: Interval) -> str:
     >>> whole(Interval(2632.4, 2400.8, 2869.9))
     '2,632 [2,401, 2,870]'
     """
-    return f"{i.value:,.0f}" + _between(f"{i.low:,.0f}", f"{i.high:,.0f}")
+    return f"{i.value:,.0f}" + between(f"{i.low:,.0f}", f"{i.high:,.0f}")
 
 
-def _between(low: str, high: str) -> str:
+def between(low: str, high: str) -> str:
     """The interval, unless there is none: a single run has no spread."""
     return "" if low == "nan" else f" [{low}, {high}]"
 
@@ -33,7 +33,7 @@ def percent(i: Interval, digits: int = 0, *, signed: bool = False) -> str:
     if math.isnan(i.value):
         return "–"
     value, low, high = (_hundredths(part, digits, signed) for part in i)
-    return f"{value} %" + _between(low, high)
+    return f"{value} %" + between(low, high)
 
 
 def _hundredths(share: float, digits: int, signed: bool) -> str:
@@ -50,7 +50,7 @@ def rate(i: Interval) -> str:
     """
     if math.isnan(i.value):
         return "–"
-    return f"{i.value:.4f}" + _between(f"{i.low:.4f}", f"{i.high:.4f}")
+    return f"{i.value:.4f}" + between(f"{i.low:.4f}", f"{i.high:.4f}")
 
 
 def count(value: float, digits: int = 1) -> str:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import time
 from pathlib import Path
 
 import whim.policies as whim
 from whim import logs
 from whim.evaluate import ReplayResult
+from whim.evaluate.store import code_digest
 from whim.experiments import clicks
 from whim.experiments.findings import Findings
 from whim.experiments.options import Options
@@ -84,6 +86,7 @@ def source(options: Options, *, full: int, quick: int) -> clicks.Source:
         log = _converted(files, options)
         runs = options.choose(full, quick)
         said = {"log": "Yahoo R6A", "files": [f.name for f in files], "events": log.n_events}
+        said["dropped"] = log.meta["dropped"]
         return clicks.Source([log], 0.02 if options.quick else 0.1, runs, "", said)
     events = QUICK_EVENTS if options.quick else EVENTS
     world = NewsWorld(n_arms=QUICK_ARTICLES) if options.quick else NewsWorld()
@@ -96,12 +99,18 @@ def source(options: Options, *, full: int, quick: int) -> clicks.Source:
 def _files(folder: Path | None) -> list[Path]:
     if folder is None:
         return []
-    return sorted(p for p in folder.rglob("ydata-fp-td-clicks-v1_0.*") if p.is_file())
+    days: dict[str, Path] = {}
+    for path in sorted(folder.rglob("ydata-fp-td-clicks-v1_0.*")):
+        named = re.fullmatch(r"ydata-fp-td-clicks-v1_0\.(\d{8})(\.gz)?", path.name)
+        if named and path.is_file():
+            days.setdefault(named[1], path)  # a day that is there twice is read once
+    return [days[day] for day in sorted(days)]
 
 
 def _converted(files: list[Path], options: Options) -> logs.Log:
     """The columns of these files; kept, and made anew only if the files change."""
-    stamp = json.dumps([[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files])
+    marks = [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files]
+    stamp = json.dumps([code_digest(), marks])
     target = options.work / f"yahoo-{hashlib.sha256(stamp.encode()).hexdigest()[:12]}.whim"
     if target.is_dir():
         return logs.open(target)
@@ -121,7 +130,7 @@ def _stand_in(world: NewsWorld, events: int, options: Options, run: int) -> logs
     target = options.work / f"news-{run}.whim"
     source = {
         "reader": "NewsWorld", "world": world.describe(), "events": events, "seed": options.seed,
-        "run": run,
+        "run": run, "code": code_digest(),
     }  # fmt: skip
     if target.is_dir():
         log = logs.open(target)

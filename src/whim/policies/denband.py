@@ -88,6 +88,7 @@ class DenBand(RowPolicy):
     """
 
     name = "denband"
+    restarts_all = True
     _payoffs = ("item", "cross")
 
     def __init__(

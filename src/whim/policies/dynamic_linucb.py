@@ -79,6 +79,7 @@ class DynamicLinUCB(RowPolicy):
     """
 
     name = "dynamic-linucb"
+    restarts_all = True
     _payoffs = ("item", "cross")
 
     def __init__(

@@ -44,7 +44,7 @@ class Slots:
 
     name: ClassVar[str] = ""
     _draws: ClassVar[bool] = False
-    restarts_all: ClassVar[bool] = False  # whether a change of one arm restarts every arm
+    restarts_all: ClassVar[bool] = False  # whether what it reports and restarts is all arms
 
     def __init__(
         self,
