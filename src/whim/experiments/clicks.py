@@ -126,7 +126,8 @@ def over_time(result: ReplayResult, labels: Sequence[str], title: str) -> Figure
     for label in labels:
         points = [p for p in result.over_time(label) if p["matched"] >= 100]
         x, y, low, high = ([p[k] for p in points] for k in ("share", "ctr", "ctr_low", "ctr_high"))
-        curves.append(Curve(label, [100 * share for share in x], y, low, high))
+        inside = [max(0.0, end) for end in low], [min(1.0, end) for end in high]  # of clicks
+        curves.append(Curve(label, [100 * share for share in x], y, *inside))
     return Figure(
         title=title,
         x_label="share of the log, %",
@@ -238,6 +239,6 @@ def _sensitivity(
         x_label=symbol,
         y_label="CTR",
         curves=curves,
-        caption="Markers: PSLinUCB with 95 % intervals. Dashed: LinUCB with the same payoff, "
+        caption="Markers: PSLinUCB with 95 % intervals. Lines: LinUCB with the same payoff, "
         "which has no such parameter.",
     )
