@@ -59,7 +59,8 @@ def theorem(options: Options) -> Findings:
         settings={
             "runs": runs,
             "seed": options.seed,
-            "world": _world(horizons[0]).describe() | {"period": "T / 4"},
+            "world": _world(horizons[0]).describe()
+            | {"period": "T / 4", "what": "All interests are drawn anew every T / 4 steps."},
             "smallest change that must be seen": SMALLEST,
             "parameters": {str(T): p._asdict() for T, p in zip(horizons, asked, strict=True)},
         },
