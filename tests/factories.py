@@ -50,6 +50,9 @@ FACTORIES: dict[str, Callable[[], Policy]] = {
     "pslinucb-disjoint-literal": lambda: whim.PSLinUCBDisjoint(
         n_features=1, window=2, threshold=0.5, first_window="literal"
     ),
+    "pslinucb-disjoint-score": lambda: whim.PSLinUCBDisjoint(
+        n_features=3, window=40, false_alarm=1e-3
+    ),
     "pslinucb-hybrid": lambda: whim.PSLinUCBHybrid(
         n_features=3, n_item_features=2, window=12, threshold=0.2
     ),

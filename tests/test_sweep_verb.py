@@ -246,7 +246,7 @@ def test_two_processes_and_a_cluster_give_the_rows_of_one(tmp_path: Path) -> Non
         (["--vary", "window", *WORLD], "vary must be name=value,value,..., got 'window'"),
         (["--vary", "window=2", "--vary", "window=3", *WORLD], "vary must have each name once"),
         (["--vary", "windw=2", *WORLD], "parameters of pslinucb-disjoint must be among"),
-        (["--vary", "window=20", *WORLD], "threshold must be given for pslinucb-disjoint"),
+        (["--vary", "window=7", *WORLD], "window must be an integer >= 8"),
         (["--vary", "threshold=0.1,-1", *WORLD], "threshold must be"),
         ([*GRID, *WORLD, "--engine", "moon"], "engine must be one of local, dask, ray"),
         ([*GRID, *WORLD, "--engine", "dask"], "address must be that of a dask scheduler"),

@@ -50,6 +50,13 @@ class ChangeEvent:
         put their one mean there.
     window
         Observations that the restarted model was built from (0: it starts from nothing).
+    began
+        The arm's play, counted as ``plays`` is, that was most likely the first after the change.
+        ``None`` if the test cannot tell.
+    p_value
+        Of the test that fired, taken alone; ``None`` if it has none.
+    direction
+        Unit vector along which the coefficients moved; empty if the test does not say.
     """
 
     arm: ArmId | None
@@ -60,3 +67,6 @@ class ChangeEvent:
     theta_before: tuple[float, ...]
     theta_after: tuple[float, ...]
     window: int
+    began: int | None = None
+    p_value: float | None = None
+    direction: tuple[float, ...] = ()

@@ -11,6 +11,7 @@ from .forgetting import (
 )
 from .hybrid import LinUCBHybridOracle, PSLinUCBHybridOracle, big_ridge, schur
 from .modified import ModifiedPSLinUCBOracle
+from .scoretest import ScoreTestOracle
 
 __all__ = [
     "CUSUMUCBOracle",
@@ -28,6 +29,7 @@ __all__ = [
     "SWLinUCBDisjointOracle",
     "SWLinUCBOracle",
     "SWUCBOracle",
+    "ScoreTestOracle",
     "UCBOracle",
     "big_ridge",
     "schur",

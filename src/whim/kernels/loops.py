@@ -26,6 +26,7 @@ from whim.kernels import (
     hybrid,
     modified,
     packed,
+    scoretest,
     slaves,
     uniform,
 )
@@ -36,12 +37,14 @@ __all__ = [
     "CHANGED", "DRY", "EACH", "GROW", "MATCH", "NOT_FINITE", "ONE", "PACKED", "QUIET",
     "cusum", "denband", "discounted_linear", "discounted_ucb", "drawn", "dynamic", "linucb",
     "linucb_hybrid", "linucb_shared", "modified_ps", "monitored", "ps_disjoint", "ps_hybrid",
-    "sliding_linear", "sliding_shared", "sliding_ucb", "thompson", "thompson_shared", "ucb",
+    "ps_scored", "sliding_linear", "sliding_shared", "sliding_ucb", "thompson", "thompson_shared",
+    "ucb",
 ]  # fmt: skip
 
 QUIET, CHANGED, GROW, NOT_FINITE, DRY = range(5)
 MATCH, ONE, EACH = range(3)
-PACKED = frozenset(("linucb", "ps_disjoint"))  # whose ``out`` is the scratch of kernels.packed
+# whose ``out`` is the scratch of kernels.packed
+PACKED = frozenset(("linucb", "ps_disjoint", "ps_scored"))
 
 State = tuple[Any, ...]
 
@@ -244,6 +247,14 @@ def _ps_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 
 @inline
+def _scored_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    cum, _, bounds, ridge, _, flat, pool, links, table, work, room, scratch = s
+    return scoretest.take(
+        row, x, r, bounds, ridge, cum, flat, pool, links, table, work, room, scratch
+    )
+
+
+@inline
 def _modified_decide(
     s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
 ) -> int:
@@ -262,6 +273,7 @@ def _modified_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 linucb = _loop("linucb", _packed_decide, _own_learn, lean)
 thompson = _loop("thompson", _thompson_decide, _own_learn)
 ps_disjoint = _loop("ps_disjoint", _packed_decide, _ps_learn, lean)
+ps_scored = _loop("ps_scored", _packed_decide, _scored_learn, lean)
 modified_ps = _loop("modified_ps", _modified_decide, _modified_learn)
 
 

@@ -1,0 +1,91 @@
+"""The score test: has the model changed, in any direction, at a false-alarm rate that one names."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from whim import checks
+from whim.types import F64
+
+__all__ = ["ScoreTest", "chi2_bound", "chi2_tail"]
+
+_SHORTEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTest:
+    """Compare the newest n plays of an arm with all before them, for n = 8, 16, 32, … at once.
+
+    Attributes
+    ----------
+    false_alarm
+        Expected false alarms per play of an arm that does not change, in (0, 0.01].
+    window
+        Plays of an arm that are kept, at least 8: the longest n is the largest of 8, 16, 32, …
+        that is no longer.
+    lengths
+        The window lengths n. Each is tested once in n/4 plays.
+
+    Examples
+    --------
+    >>> test = ScoreTest(false_alarm=1e-5, window=64)
+    >>> test.lengths
+    (8, 16, 32, 64)
+    >>> test.bounds(2).round(1)
+    array([[ 0. , 20.8, 24.4],
+           [ 0. , 19.5, 23. ],
+           [ 0. , 18.2, 21.6],
+           [ 0. , 16.9, 20.3]])
+    """
+
+    false_alarm: float = 1e-5
+    window: int = 256
+    lengths: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        rate = checks.number("false_alarm", self.false_alarm, above=0, most=0.01)
+        object.__setattr__(self, "false_alarm", rate)
+        window = checks.integer("window", self.window, _SHORTEST)
+        object.__setattr__(self, "window", window)
+        count = (window // _SHORTEST).bit_length()
+        object.__setattr__(self, "lengths", tuple(_SHORTEST << i for i in range(count)))
+
+    def bounds(self, d: int) -> F64:
+        """The value that counts as a change, by length and by degrees of freedom 0 to d."""
+        table = np.zeros((len(self.lengths), d + 1))
+        for i, n in enumerate(self.lengths):
+            level = min(0.25, self.false_alarm * (n / 4) / len(self.lengths))
+            for k in range(1, d + 1):
+                table[i, k] = chi2_bound(level, k)
+        return table
+
+
+def chi2_tail(value: float, k: int) -> float:
+    """Probability that χ² with k degrees of freedom exceeds ``value``.
+
+    >>> round(chi2_tail(3.841, 1), 3), round(chi2_tail(9.488, 4), 3)
+    (0.05, 0.05)
+    """
+    y = value / 2
+    if y <= 0:
+        return 1.0
+    a = 0.5 if k % 2 else 1.0
+    tail = math.erfc(math.sqrt(y)) if k % 2 else math.exp(-y)
+    while a < k / 2:
+        tail += math.exp(a * math.log(y) - y - math.lgamma(a + 1))
+        a += 1
+    return tail
+
+
+def chi2_bound(level: float, k: int) -> float:
+    """The value that χ² with k degrees of freedom exceeds with probability ``level``."""
+    low, high = 0.0, 1.0
+    while chi2_tail(high, k) > level:
+        high *= 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if chi2_tail(middle, k) > level else (low, middle)
+    return high
