@@ -213,6 +213,25 @@ def test_a_change_that_leaves_the_mean_alone_is_found() -> None:
     assert blind.update_many(["a"] * 400, X, r) == []
 
 
+@pytest.mark.parametrize(("value", "found"), [(1e10, 2), (1e5, 2), (1e-300, 0), (0.0, 0)])
+@pytest.mark.parametrize("given", [False, True])
+def test_the_largest_and_smallest_contexts(given: bool, value: float, found: int) -> None:
+    sizes = {"n_cross_features": 2} if given else {"n_item_features": 2}
+    policy = whim.PSLinUCBHybrid(n_features=2, **sizes, window=16)
+    policy.add_arms(["a", "b"], features=None if given else [[1.0, 0.5], [0.0, -1.0]])
+    rng = np.random.default_rng(9)
+    changes = 0
+    for t in range(200):
+        x = rng.normal(size=2).clip(-1, 1)
+        r = float(x[0] * (-1) ** (t // 100) + 0.01 * rng.normal())
+        rows = value * rng.normal(size=(2, 2)).clip(-1, 1) if given else None
+        event = policy.update("ab"[t % 2], value * x, r, cross=rows[t % 2] if given else None)
+        changes += event is not None
+        for seen in policy.rank(value * x, cross=rows) + policy.rank(np.ones(2), cross=rows):
+            assert np.isfinite(seen[1:]).all()
+    assert changes == found
+
+
 def test_regret_where_interests_change() -> None:
     """A short run of the paper's hybrid world; docs/math.md has long ones."""
     world = whim.worlds.PiecewiseLinear(
