@@ -117,6 +117,24 @@ def test_arms_that_go_come_back_and_are_described_anew() -> None:
     assert both.changes >= 5
 
 
+def test_the_test_is_that_of_disjoint_payoffs() -> None:
+    """With item features, whatever β is: the same changes, the same numbers to the last bit."""
+    rng = np.random.default_rng(7)
+    parts: dict[str, Any] = {"n_features": 3, "window": 64, "false_alarm": 1e-3}
+    own, both = whim.PSLinUCBDisjoint(**parts), whim.PSLinUCBHybrid(**parts, n_item_features=2)
+    own.add_arms(range(4))
+    both.add_arms(range(4), features=rng.normal(size=(4, 2)))
+    slots, X = rng.integers(4, size=4000), rng.normal(size=(4000, 3))
+    theta = rng.normal(size=(8, 4, 3))[np.arange(4000) // 500, slots]
+    r = (X * theta).sum(1) + 0.3 * rng.normal(size=4000)
+    seen = [
+        [(e.arm, e.step, e.statistic, e.threshold, e.p_value, e.began, e.window) for e in events]
+        for events in (own.update_many(slots, X, r), both.update_many(slots, X, r))
+    ]
+    assert seen[0] == seen[1]
+    assert len(seen[0]) >= 28
+
+
 def test_the_arm_s_model_is_that_before_the_window_and_the_window() -> None:
     rng = np.random.default_rng(8)
     policy = whim.PSLinUCBHybrid(n_features=3, n_item_features=2, window=20, ridge=0.7)
