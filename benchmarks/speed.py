@@ -108,7 +108,7 @@ def _update_many(policy: whim.Policy, arms: list[int], X: F64, r: F64) -> Callab
 
 
 def live(rounds: int = 41, steps: int = 2000, events: int = 20_000) -> list[Row]:
-    """Rows a, b and c: single decisions and updates, and updates in bulk."""
+    """Rows a, b, c and j: single decisions and updates, and updates in bulk."""
     world = _world(0)
     features = world.rng.normal(size=(K, M)) / np.sqrt(M)
     X, R = world.plays(5000)
@@ -122,8 +122,12 @@ def live(rounds: int = 41, steps: int = 2000, events: int = 20_000) -> list[Row]
         n_features=D, n_item_features=M, alpha=ALPHA, window=WINDOW, threshold=THRESHOLD
     )
     hybrid.add_arms(range(K), features=features)
-    _fill(disjoint, world)
-    _fill(hybrid, world)
+    scored = whim.PSLinUCBDisjoint(n_features=D, alpha=ALPHA)
+    scored.add_arms(range(K))
+    scored_hybrid = whim.PSLinUCBHybrid(n_features=D, n_item_features=M, alpha=ALPHA)
+    scored_hybrid.add_arms(range(K), features=features)
+    for policy in (disjoint, hybrid, scored, scored_hybrid):
+        _fill(policy, world)
 
     X, R = world.plays(steps)
     Xm, Rm = world.plays(events)
@@ -143,6 +147,8 @@ def live(rounds: int = 41, steps: int = 2000, events: int = 20_000) -> list[Row]
             "hybrid": _live_policy(hybrid, X, R),
             "hybrid plain": _live_twin(HybridTwin(features, D, ALPHA), X, R),
             "hybrid tuned": _live_twin(TunedHybridTwin(features, D, ALPHA), X, R),
+            "scored": _live_policy(scored, X, R),
+            "scored hybrid": _live_policy(scored_hybrid, X, R),
         },
         rounds,
     )
@@ -168,9 +174,21 @@ def live(rounds: int = 41, steps: int = 2000, events: int = 20_000) -> list[Row]
             "the twin chooses as well, as a loop over a log would have to",
         ),
     ]
-    return [
+    rows = [
         compare(what, found[ours], found[theirs], wanted=wanted, note=note)
         for what, ours, theirs, wanted, note in cases
+    ]
+    tests = [("disjoint", "scored", "disjoint"), ("hybrid", "scored hybrid", "hybrid")]
+    return rows + [
+        compare(
+            f"j. score test, live, {payoff}",
+            found[ours],
+            found[paper],
+            wanted="<=2",
+            slowness=True,
+            note=f"windows of 8 to 256 plays against the paper's test as in {row}",
+        )
+        for row, (payoff, ours, paper) in zip("ab", tests, strict=True)
     ]
 
 
