@@ -43,7 +43,7 @@ def test_equals_the_literal_rule(d: int, revisit: float | str, scored: bool) -> 
     for arm in range(arms):
         slow.inner.add(arm)
     changes, doubted = 0, 0.0
-    for play in stream(steps=1500, arms=arms, d=d, seed=d, period=500, repeated=True):
+    for play in stream(steps=800, arms=arms, d=d, seed=d, period=250, repeated=True):
         expected = [slow.score(play.x, a) for a in play.candidates]
         np.testing.assert_allclose(fast.scores(play.x, play.candidates), expected, atol=1e-8)
         chosen = fast.select(play.x, play.candidates)
@@ -54,7 +54,7 @@ def test_equals_the_literal_rule(d: int, revisit: float | str, scored: bool) -> 
         event = fast.update(chosen.arm, play.x, r)
         assert (event is None) == (not slow.update(chosen.arm, play.x, r))
         changes += event is not None
-    assert changes >= 3
+    assert changes >= 2
     assert doubted > 0.02
 
 
@@ -120,7 +120,7 @@ def test_doubt_grows_with_time_and_falls_with_plays() -> None:
     assert np.all(np.diff(widths) > 0)
     quiet = policy.from_bytes(policy.to_bytes())
     fell = []
-    for _ in range(6):
+    for _ in range(12):
         quiet.update("b", x, 0.3 * rng.normal())
         fell.append(next(d.width for d in quiet.rank(x) if d.arm == "b"))
     assert fell[0] < widths[-1]
