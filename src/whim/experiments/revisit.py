@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import whim.policies as whim
-from whim.evaluate import SimulationResult, band, gain, mean_interval, simulate
+from whim.evaluate import Interval, SimulationResult, band, gain, mean_interval, simulate
 from whim.evaluate.tasks import Told
 from whim.experiments import words
 from whim.experiments.findings import Figure, Findings, Table
@@ -57,7 +57,7 @@ def _policies() -> dict[str, Any]:
 def revisit(options: Options) -> Findings:
     """Regret with and without ``revisit``, one user against many."""
     began = time.monotonic()
-    runs = options.choose(50, 3)
+    runs = options.choose(50, 5)
     advance = options.stage("beyond/revisit", runs * len(_WORLDS))
     policies = _policies()
     found: dict[str, SimulationResult] = {}
@@ -93,7 +93,7 @@ def revisit(options: Options) -> Findings:
     )
 
 
-def _saved(result: SimulationResult, base: str) -> Any:
+def _saved(result: SimulationResult, base: str) -> Interval:
     return gain(result.regret[_ON][:, -1], result.regret[base][:, -1])
 
 
