@@ -53,6 +53,12 @@ FACTORIES: dict[str, Callable[[], Policy]] = {
     "pslinucb-disjoint-score": lambda: whim.PSLinUCBDisjoint(
         n_features=3, window=40, false_alarm=1e-3
     ),
+    "pslinucb-disjoint-revisit": lambda: whim.PSLinUCBDisjoint(
+        n_features=3, window=40, false_alarm=1e-3, revisit="auto"
+    ),
+    "pslinucb-disjoint-revisit-paper": lambda: whim.PSLinUCBDisjoint(
+        n_features=2, window=12, threshold=0.2, revisit=0.01
+    ),
     "pslinucb-hybrid": lambda: whim.PSLinUCBHybrid(
         n_features=3, n_item_features=2, window=12, threshold=0.2
     ),

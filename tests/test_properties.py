@@ -391,6 +391,7 @@ BAD: dict[str, list[Any]] = {
     "ridge": [*_NOT_NUMBERS, 0, 0.0, math.inf, None],
     "threshold": [*_NOT_NUMBERS, 0, 0.0, None],
     "false_alarm": [*_NOT_NUMBERS, 0, 0.1, 1, math.inf],
+    "revisit": [*_NOT_NUMBERS, 0, 1, -0.1, math.inf, "off"],
     "gate_threshold": [*_NOT_NUMBERS, 0, None],
     "b": [*_NOT_NUMBERS, None],
     "c": [*_NOT_NUMBERS, 0, None],

@@ -11,6 +11,7 @@ from .forgetting import (
 )
 from .hybrid import LinUCBHybridOracle, PSLinUCBHybridOracle, big_ridge, schur
 from .modified import ModifiedPSLinUCBOracle
+from .revisit import RevisitOracle
 from .scorehybrid import ScoreTestHybridOracle
 from .scoretest import ScoreTestOracle
 
@@ -27,6 +28,7 @@ __all__ = [
     "ModifiedPSLinUCBOracle",
     "PSLinUCBDisjointOracle",
     "PSLinUCBHybridOracle",
+    "RevisitOracle",
     "SWLinUCBDisjointOracle",
     "SWLinUCBOracle",
     "SWUCBOracle",

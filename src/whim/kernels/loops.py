@@ -26,6 +26,7 @@ from whim.kernels import (
     hybrid,
     modified,
     packed,
+    revisit,
     scorehybrid,
     scoretest,
     slaves,
@@ -37,9 +38,9 @@ from whim.types import F64, I64
 __all__ = [
     "CHANGED", "DRY", "EACH", "GROW", "MATCH", "NOT_FINITE", "ONE", "PACKED", "QUIET",
     "cusum", "denband", "discounted_linear", "discounted_ucb", "drawn", "dynamic", "linucb",
-    "linucb_hybrid", "linucb_shared", "modified_ps", "monitored", "ps_disjoint", "ps_hybrid",
-    "ps_scored", "ps_scored_hybrid", "sliding_linear", "sliding_shared", "sliding_ucb", "thompson",
-    "thompson_shared", "ucb",
+    "linucb_hybrid", "linucb_shared", "modified_ps", "monitored", "ps_disjoint",
+    "ps_disjoint_revisit", "ps_hybrid", "ps_scored", "ps_scored_hybrid", "ps_scored_revisit",
+    "sliding_linear", "sliding_shared", "sliding_ucb", "thompson", "thompson_shared", "ucb",
 ]  # fmt: skip
 
 QUIET, CHANGED, GROW, NOT_FINITE, DRY = range(5)
@@ -256,6 +257,38 @@ def _scored_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 
 @inline
+def _doubting_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+) -> int:
+    cum, ridge, alpha, rate, doubts, tally = s[0], s[1], s[2], s[3], s[4], s[5]
+    return revisit.score(x, slots, cum, alpha, ridge, rate, step, doubts, tally, out)
+
+
+@inline
+def _doubting_ps_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    (
+        cum, ridge, alpha, rate, doubts, tally, window, threshold, seed_first, _, _, pre, pool,
+        links, table, work,
+    ) = s  # fmt: skip
+    return revisit.take(
+        row, x, r, step, alpha, rate, doubts, tally, window, threshold, seed_first, ridge, cum,
+        pre, pool, links, table, work,
+    )  # fmt: skip
+
+
+@inline
+def _doubting_scored_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    (
+        cum, ridge, alpha, rate, doubts, tally, bounds, _, _, flat, pool, links, table, work,
+        room, scratch,
+    ) = s  # fmt: skip
+    return revisit.take_scored(
+        row, x, r, step, alpha, rate, doubts, tally, bounds, ridge, cum, flat, pool, links, table,
+        work, room, scratch,
+    )  # fmt: skip
+
+
+@inline
 def _modified_decide(
     s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
 ) -> int:
@@ -275,6 +308,8 @@ linucb = _loop("linucb", _packed_decide, _own_learn, lean)
 thompson = _loop("thompson", _thompson_decide, _own_learn)
 ps_disjoint = _loop("ps_disjoint", _packed_decide, _ps_learn, lean)
 ps_scored = _loop("ps_scored", _packed_decide, _scored_learn, lean)
+ps_disjoint_revisit = _loop("ps_disjoint_revisit", _doubting_decide, _doubting_ps_learn, lean)
+ps_scored_revisit = _loop("ps_scored_revisit", _doubting_decide, _doubting_scored_learn, lean)
 modified_ps = _loop("modified_ps", _modified_decide, _modified_learn)
 
 

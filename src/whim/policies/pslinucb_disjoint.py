@@ -9,9 +9,10 @@ import numpy as np
 from whim import checks
 from whim.detectors import ScoreTest
 from whim.kernels import disjoint, factors, scoretest
+from whim.kernels import revisit as doubts
 from whim.kernels.jit import Direct
 from whim.policies.base import Loop
-from whim.policies.rows import RidgeRows
+from whim.policies.revisiting import Revisiting
 from whim.policies.scored import chosen_test, detailed
 from whim.policies.windowed import RowWindows
 from whim.types import F64, I64, ChangeEvent
@@ -19,9 +20,10 @@ from whim.types import F64, I64, ChangeEvent
 __all__ = ["PSLinUCBDisjoint"]
 
 _OBSERVE, _EXAMINE = Direct(disjoint.observe), Direct(scoretest.observe)
+_OBSERVE_AGAIN, _EXAMINE_AGAIN = Direct(doubts.observe), Direct(doubts.observe_scored)
 
 
-class PSLinUCBDisjoint(RowWindows, RidgeRows):
+class PSLinUCBDisjoint(RowWindows, Revisiting):
     """LinUCB that tests each arm for a change of interest and restarts just that arm.
 
     Without ``threshold`` the test is the score test (``whim.detectors.ScoreTest``), which needs
@@ -41,6 +43,12 @@ class PSLinUCBDisjoint(RowWindows, RidgeRows):
     false_alarm
         Expected false alarms per play of an arm that does not change, by default 1e-5; only for
         the score test.
+    revisit
+        Whether to look again at arms that have not been played lately, which no test can see:
+        an arm unplayed for n steps is scored as one that is new with the probability that it has
+        changed since. ``None``: no. ``"auto"``: with the rate of changes found so far, so that
+        nothing differs until a first change is found. A number in (0, 1): the probability that an
+        arm changes in a step, where it is known.
     ridge
         λ > 0; the paper's 1.
     first_window
@@ -84,6 +92,7 @@ class PSLinUCBDisjoint(RowWindows, RidgeRows):
         window: int | None = None,
         threshold: float | None = None,
         false_alarm: float | None = None,
+        revisit: float | str | None = None,
         ridge: float = 1.0,
         first_window: str = "seed",
         seed: int = 0,
@@ -115,15 +124,28 @@ class PSLinUCBDisjoint(RowWindows, RidgeRows):
         self._window = self._test.window
         self._rows(dict(zip(("_pre", "_table_rows"), rows, strict=True)))
         self._scored = isinstance(self._test, ScoreTest)
+        self._open_revisit(revisit)
 
-    def _score_state(self) -> tuple[Any, ...]:
+    def _test_state(self) -> tuple[Any, ...]:
+        """What the kernels that observe take after the play itself."""
+        if self._scored:
+            return (
+                self._bounds, self._ridge, self._cum, self._pre, self._pool, self._links,
+                self._table_rows, self._work, self._room, self._scratch,
+            )  # fmt: skip
         return (
-            self._bounds, self._ridge, self._cum, self._pre, self._pool, self._links,
-            self._table_rows, self._work, self._room, self._scratch,
+            self._window, self._threshold, self._seed_first, self._ridge, self._cum, self._pre,
+            self._pool, self._links, self._table_rows, self._work,
         )  # fmt: skip
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
         status: int
+        if self._revisits:
+            kernel = _EXAMINE_AGAIN if self._scored else _OBSERVE_AGAIN
+            status = kernel.call(
+                slot, x, reward, self._step, *self._doubt_state(), *self._test_state()
+            )
+            return status
         if self._scored:
             status = _EXAMINE.call(
                 slot, x, reward, self._bounds, self._ridge, self._cum, self._pre, self._pool,
@@ -137,8 +159,12 @@ class PSLinUCBDisjoint(RowWindows, RidgeRows):
         return status
 
     def _loop(self) -> Loop:
+        test = self._test_state()
+        if self._revisits:
+            name = "ps_scored_revisit" if self._scored else "ps_disjoint_revisit"
+            return Loop(name, (self._cum, self._ridge, *self._doubt_state(), *test))
         if self._scored:
-            return Loop("ps_scored", (self._cum, self._alpha, *self._score_state()))
+            return Loop("ps_scored", (self._cum, self._alpha, *test))
         return Loop(
             "ps_disjoint",
             (
@@ -150,12 +176,12 @@ class PSLinUCBDisjoint(RowWindows, RidgeRows):
     def _observe_many(
         self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
     ) -> tuple[int, int]:
-        if self._scored:
-            return scoretest.observe_many(start, slots, X, rewards, *self._score_state())
-        return disjoint.observe_many(
-            start, slots, X, rewards, self._window, self._threshold, self._seed_first, self._ridge,
-            self._cum, self._pre, self._pool, self._links, self._table_rows, self._work,
-        )  # fmt: skip
+        plays, test = (start, slots, X, rewards), self._test_state()
+        if self._revisits:
+            again = doubts.observe_many_scored if self._scored else doubts.observe_many
+            return again(*plays, self._step, *self._doubt_state(), *test)
+        many = scoretest.observe_many if self._scored else disjoint.observe_many
+        return many(*plays, *test)
 
     def _event(self, slot: int) -> ChangeEvent:
         d = self._p

@@ -1,0 +1,200 @@
+"""Looking again at neglected arms: against the literal rule, and what it is for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import whim
+from tests.oracles import PSLinUCBDisjointOracle, RevisitOracle, ScoreTestOracle
+from tests.streams import stream
+from whim.errors import InvalidInputError
+from whim.worlds import PiecewiseLinear
+
+
+def oracle(d: int, rate: float | None, scored: bool, parts: dict[str, Any]) -> RevisitOracle:
+    """The literal rule over the literal test."""
+    inner: Any
+    if scored:
+        inner = ScoreTestOracle(d=d, **parts)
+        return RevisitOracle(
+            inner, lambda a: (inner.matrix(a), inner.theta(a)), rate,
+            alpha=parts["alpha"], ridge=parts["ridge"],
+        )  # fmt: skip
+    inner = PSLinUCBDisjointOracle(d=d, first_window="seed", **parts)
+    return RevisitOracle(
+        inner, lambda a: (inner.A_cum[a], inner.theta_cum(a)), rate,
+        alpha=parts["alpha"], ridge=parts["ridge"],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("d", [1, 4])
+@pytest.mark.parametrize("revisit", ["auto", 0.003])
+@pytest.mark.parametrize("scored", [True, False])
+def test_equals_the_literal_rule(d: int, revisit: float | str, scored: bool) -> None:
+    arms = 4
+    parts: dict[str, Any] = {"alpha": 0.6, "window": 40, "ridge": 0.5}
+    parts |= {"false_alarm": 1e-3} if scored else {"threshold": 0.3}
+    fast = whim.PSLinUCBDisjoint(n_features=d, revisit=revisit, **parts)
+    slow = oracle(d, None if isinstance(revisit, str) else revisit, scored, parts)
+    fast.add_arms(range(arms))
+    for arm in range(arms):
+        slow.inner.add(arm)
+    changes, doubted = 0, 0.0
+    for play in stream(steps=800, arms=arms, d=d, seed=d, period=250, repeated=True):
+        expected = [slow.score(play.x, a) for a in play.candidates]
+        np.testing.assert_allclose(fast.scores(play.x, play.candidates), expected, atol=1e-8)
+        chosen = fast.select(play.x, play.candidates)
+        assert (chosen.mean, chosen.width) == pytest.approx(slow.mixed(play.x, chosen.arm))
+        np.testing.assert_allclose(fast.scores_many([play.x], play.candidates)[0], expected)
+        doubted = max(doubted, slow.q(chosen.arm))
+        r = float(play.rewards[chosen.arm])
+        event = fast.update(chosen.arm, play.x, r)
+        assert (event is None) == (not slow.update(chosen.arm, play.x, r))
+        changes += event is not None
+    assert changes >= 2
+    assert doubted > 0.02
+
+
+def test_a_number_is_the_rate_and_auto_counts_it() -> None:
+    rng = np.random.default_rng(1)
+    policy = whim.PSLinUCBDisjoint(n_features=1, revisit="auto")
+    policy.add_arms(["a", "b"])
+    ones = np.ones((1, 1))
+    policy.update("b", ones[0], 0.1)
+    for _ in range(5):  # a change of "a" every 200 steps; "b" is never played
+        for level in (0.0, 1.0):
+            r = level + 0.1 * rng.normal(size=200)
+            policy.update_many(["a"] * 200, ones.repeat(200, 0), r)
+    changes, watched = policy._tally[:2]
+    assert (changes, watched) == (9, 1999)
+    rate = changes / watched
+    known = whim.PSLinUCBDisjoint(n_features=1, revisit=rate)
+    known.add_arms(["b"])
+    known.update("b", ones[0], 0.1)
+    known._step = policy.step
+    assert policy.scores(ones[0], ["b"]) == pytest.approx(known.scores(ones[0], ["b"]))
+
+
+@pytest.mark.parametrize("threshold", [None, 0.4])
+def test_nothing_differs_until_a_change_is_found(threshold: float | None) -> None:
+    world = PiecewiseLinear(n_arms=5, n_features=3, period=None, law="sphere", noise=0.3)
+    made = {
+        name: whim.PSLinUCBDisjoint(n_features=3, threshold=threshold, revisit=asked)
+        for name, asked in (("off", None), ("auto", "auto"))
+    }
+    result = whim.simulate(world, made, horizon=5000, runs=3, seed=3)
+    assert sum(len(d.delays) + d.false_alarms for d in result.detections["off"]) == 0
+    np.testing.assert_array_equal(result.regret["off"], result.regret["auto"])
+
+
+def test_an_arm_that_became_good_is_found_again() -> None:
+    """One user: "a" earns 0.5 and then 0.6, which is noticed; "b" earned 0 and by then earns 1."""
+    rng = np.random.default_rng(2)
+    found = {}
+    for asked in (None, "auto", 1e-3):
+        policy = whim.PSLinUCBDisjoint(n_features=1, alpha=1.0, revisit=asked)
+        policy.add_arms(["a", "b"])
+        chosen = []
+        for step in range(6000):
+            arm = policy.select([1.0]).arm
+            chosen.append(arm)
+            mean = {"a": 0.5 + 0.1 * (step > 1000), "b": 1.0 * (step > 1000)}[arm]
+            policy.update(arm, [1.0], mean + 0.1 * rng.normal())
+        found[asked] = chosen[-1]
+    assert found == {None: "a", "auto": "b", 1e-3: "b"}
+
+
+def test_doubt_grows_with_time_and_falls_with_plays() -> None:
+    rng = np.random.default_rng(3)
+    policy = whim.PSLinUCBDisjoint(n_features=1, revisit=1e-3)
+    policy.add_arms(["a", "b"])
+    x, many = np.ones(1), np.ones((500, 1))
+    policy.update_many(["b"] * 500, many, 0.3 * rng.normal(size=500))
+    widths = []
+    for _ in range(4):
+        policy.update_many(["a"] * 500, many, 0.5 + 0.3 * rng.normal(size=500))
+        widths.append(next(d.width for d in policy.rank(x) if d.arm == "b"))
+    assert np.all(np.diff(widths) > 0)
+    quiet = policy.from_bytes(policy.to_bytes())
+    fell = []
+    for _ in range(12):
+        quiet.update("b", x, 0.3 * rng.normal())
+        fell.append(next(d.width for d in quiet.rank(x) if d.arm == "b"))
+    assert fell[0] < widths[-1]
+    assert fell[-1] < 0.1
+    surprised = []
+    for _ in range(3):  # what the old model cannot explain is no reason to look away
+        policy.update("b", x, 1.0)
+        surprised.append(next(d.width for d in policy.rank(x) if d.arm == "b"))
+    assert min(surprised) > 0.9 * widths[-1]
+
+
+def test_a_long_absence_can_be_made_up_for() -> None:
+    policy = whim.PSLinUCBDisjoint(n_features=1, revisit=0.5)
+    policy.add_arms(["a", "b"])
+    rng = np.random.default_rng(4)
+    policy.update_many(["b"] * 50, np.ones((50, 1)), 1 + 0.1 * rng.normal(size=50))
+    policy.update_many(["a"] * 200, np.ones((200, 1)), 0.1 * rng.normal(size=200))
+    assert policy.rank([1.0])[-1].mean < 0.02
+    policy.update_many(["b"] * 8, np.ones((8, 1)), 1 + 0.1 * rng.normal(size=8))
+    assert next(d.mean for d in policy.rank([1.0]) if d.arm == "b") > 0.9
+
+
+def test_without_alpha_nothing_is_looked_at_again() -> None:
+    rng = np.random.default_rng(5)
+    plays = ["a"] * 300 + ["b"] * 300
+    X, r = np.ones((600, 1)), np.repeat([0.2, 0.5], 300) + 0.1 * rng.normal(size=600)
+    scores = []
+    for asked in (None, 0.01):
+        policy = whim.PSLinUCBDisjoint(n_features=1, alpha=0.0, revisit=asked)
+        policy.add_arms(["a", "b"])
+        policy.update_many(plays, X, r)
+        scores.append(policy.scores([1.0]))
+    np.testing.assert_array_equal(*scores)
+
+
+@pytest.mark.parametrize("threshold", [None, 0.3])
+def test_many_updates_equal_single_ones(threshold: float | None) -> None:
+    rng = np.random.default_rng(6)
+    made = []
+    for _ in range(2):
+        policy = whim.PSLinUCBDisjoint(n_features=2, threshold=threshold, window=30, revisit="auto")
+        policy.add_arms(range(3))
+        made.append(policy)
+    X, arms = rng.normal(size=(1500, 2)), rng.integers(3, size=1500).tolist()
+    r = X @ [0.5, -0.2] + 0.1 * rng.normal(size=1500) + 2.0 * (np.arange(1500) > 700)
+    single = [made[0].update(a, x, float(v)) for a, x, v in zip(arms, X, r, strict=True)]
+    assert made[1].update_many(arms, X, r) == [event for event in single if event is not None]
+    assert any(single)
+    assert made[0].to_bytes() == made[1].to_bytes()
+
+
+def test_a_new_or_reset_arm_is_in_no_doubt() -> None:
+    policy = whim.PSLinUCBDisjoint(n_features=1, revisit=0.01)
+    policy.add_arms(["a", "b"])
+    policy.update_many(["a", "b"] * 50, np.ones((100, 1)), [1.0, 0.0] * 50)
+    policy.update_many(["a"] * 100, np.ones((100, 1)), [1.0] * 100)
+    policy.reset_arms(["b"])
+    policy.add_arms(["c"])
+    assert policy.scores([2.0]).tolist()[1:] == [2.0, 2.0]
+    policy.update("b", [1.0], 1.0)
+    assert policy._doubts[1].tolist() == [0.0, 201.0]
+
+
+def test_files_from_before_can_be_loaded() -> None:
+    policy = whim.PSLinUCBDisjoint(n_features=2)
+    policy.add_arms(["a"])
+    policy.update("a", [1.0, 0.0], 1.0)
+    del policy._params["revisit"]
+    again = whim.PSLinUCBDisjoint.from_bytes(policy.to_bytes())
+    assert again.params["revisit"] is None
+    np.testing.assert_array_equal(again.scores([0.0, 1.0]), policy.scores([0.0, 1.0]))
+
+
+@pytest.mark.parametrize("bad", [0, 1, -0.1, 2.0, True, "yes", "off", float("nan"), [0.1]])
+def test_bad_values_are_refused(bad: Any) -> None:
+    with pytest.raises(InvalidInputError, match="revisit must"):
+        whim.PSLinUCBDisjoint(n_features=1, revisit=bad)
