@@ -51,13 +51,10 @@ FACTORIES: dict[str, Callable[[], Policy]] = {
         n_features=1, window=2, threshold=0.5, first_window="literal"
     ),
     "pslinucb-disjoint-score": lambda: whim.PSLinUCBDisjoint(
-        n_features=3, window=40, false_alarm=1e-3
+        n_features=3, window=40, false_alarm=1e-3, revisit="off"
     ),
     "pslinucb-disjoint-revisit": lambda: whim.PSLinUCBDisjoint(
-        n_features=3, window=40, false_alarm=1e-3, revisit="auto"
-    ),
-    "pslinucb-disjoint-revisit-paper": lambda: whim.PSLinUCBDisjoint(
-        n_features=2, window=12, threshold=0.2, revisit=0.01
+        n_features=3, window=40, false_alarm=1e-3
     ),
     "pslinucb-hybrid": lambda: whim.PSLinUCBHybrid(
         n_features=3, n_item_features=2, window=12, threshold=0.2
@@ -67,7 +64,10 @@ FACTORIES: dict[str, Callable[[], Policy]] = {
         g_pre="literal", first_window="literal",
     ),
     "pslinucb-hybrid-score": lambda: whim.PSLinUCBHybrid(
-        n_features=3, n_item_features=2, window=40, false_alarm=1e-3
+        n_features=3, n_item_features=2, window=40, false_alarm=1e-3, revisit="off"
+    ),
+    "pslinucb-hybrid-revisit": lambda: whim.PSLinUCBHybrid(
+        n_features=3, n_item_features=2, window=40, false_alarm=1e-3, revisit=0.01
     ),
     "pslinucb-hybrid-score-given": lambda: whim.PSLinUCBHybrid(
         n_features=2, n_cross_features=2, window=16, false_alarm=1e-3

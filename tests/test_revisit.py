@@ -8,40 +8,57 @@ import numpy as np
 import pytest
 
 import whim
-from tests.oracles import PSLinUCBDisjointOracle, RevisitOracle, ScoreTestOracle
+from tests.oracles import RevisitOracle, ScoreTestHybridOracle, ScoreTestOracle
+from tests.oracles.scorehybrid import Stretch
 from tests.streams import stream
 from whim.errors import InvalidInputError
 from whim.worlds import PiecewiseLinear
 
 
-def oracle(d: int, rate: float | None, scored: bool, parts: dict[str, Any]) -> RevisitOracle:
-    """The literal rule over the literal test."""
-    inner: Any
-    if scored:
-        inner = ScoreTestOracle(d=d, **parts)
-        return RevisitOracle(
-            inner, lambda a: (inner.matrix(a), inner.theta(a)), rate,
-            alpha=parts["alpha"], ridge=parts["ridge"],
-        )  # fmt: skip
-    inner = PSLinUCBDisjointOracle(d=d, first_window="seed", **parts)
-    return RevisitOracle(
-        inner, lambda a: (inner.A_cum[a], inner.theta_cum(a)), rate,
-        alpha=parts["alpha"], ridge=parts["ridge"],
-    )  # fmt: skip
+class Pair:
+    """A policy and its slow twin; hybrid payoffs if there are item features."""
+
+    def __init__(self, d: int, m: int, revisit: float | str, arms: int) -> None:
+        parts: dict[str, Any] = {"alpha": 0.6, "window": 40, "ridge": 0.5, "false_alarm": 1e-3}
+        Y = np.random.default_rng(d).normal(size=(arms, m))
+        own: Any
+        if m:
+            self.fast: Any = whim.PSLinUCBHybrid(
+                n_features=d, n_item_features=m, revisit=revisit, **parts
+            )
+            hybrid = ScoreTestHybridOracle(d=d, k=d * m, **parts)
+            inner: Any = hybrid
+            own = lambda x, a: hybrid.bound(x, np.kron(Y[a], x), a)  # noqa: E731
+            hybrid.live["new"] = hybrid_nothing(d, m)
+            new = lambda x, a: hybrid.bound(x, np.kron(Y[a], x), "new")  # noqa: E731
+            learn = lambda a, x, r: hybrid.update(a, x, np.kron(Y[a], x), r)  # noqa: E731
+        else:
+            self.fast = whim.PSLinUCBDisjoint(n_features=d, revisit=revisit, **parts)
+            inner = disjoint = ScoreTestOracle(d=d, **parts)
+            own = lambda x, a: (  # noqa: E731
+                float(x @ disjoint.theta(a)), float(x @ np.linalg.solve(disjoint.matrix(a), x))
+            )  # fmt: skip
+            new = lambda x, a: (0.0, float(x @ x) / 0.5)  # noqa: E731
+            learn = disjoint.update
+        self.fast.add_arms(range(arms), features=Y if m else None)
+        for arm in range(arms):
+            inner.add(arm)
+        rate = None if isinstance(revisit, str) else revisit
+        self.slow = RevisitOracle(own, new, learn, rate, parts["alpha"])
+
+
+def hybrid_nothing(d: int, m: int) -> Stretch:
+    """An arm that has seen nothing."""
+    return Stretch(np.zeros((0, d)), np.zeros((0, d * m)), np.zeros(0))
 
 
 @pytest.mark.parametrize("d", [1, 4])
+@pytest.mark.parametrize("m", [0, 2])
 @pytest.mark.parametrize("revisit", ["auto", 0.003])
-@pytest.mark.parametrize("scored", [True, False])
-def test_equals_the_literal_rule(d: int, revisit: float | str, scored: bool) -> None:
+def test_equals_the_literal_rule(d: int, m: int, revisit: float | str) -> None:
     arms = 4
-    parts: dict[str, Any] = {"alpha": 0.6, "window": 40, "ridge": 0.5}
-    parts |= {"false_alarm": 1e-3} if scored else {"threshold": 0.3}
-    fast = whim.PSLinUCBDisjoint(n_features=d, revisit=revisit, **parts)
-    slow = oracle(d, None if isinstance(revisit, str) else revisit, scored, parts)
-    fast.add_arms(range(arms))
-    for arm in range(arms):
-        slow.inner.add(arm)
+    pair = Pair(d, m, revisit, arms)
+    fast, slow = pair.fast, pair.slow
     changes, doubted = 0, 0.0
     for play in stream(steps=800, arms=arms, d=d, seed=d, period=250, repeated=True):
         expected = [slow.score(play.x, a) for a in play.candidates]
@@ -78,12 +95,11 @@ def test_a_number_is_the_rate_and_auto_counts_it() -> None:
     assert policy.scores(ones[0], ["b"]) == pytest.approx(known.scores(ones[0], ["b"]))
 
 
-@pytest.mark.parametrize("threshold", [None, 0.4])
-def test_nothing_differs_until_a_change_is_found(threshold: float | None) -> None:
+def test_nothing_differs_until_a_change_is_found() -> None:
     world = PiecewiseLinear(n_arms=5, n_features=3, period=None, law="sphere", noise=0.3)
     made = {
-        name: whim.PSLinUCBDisjoint(n_features=3, threshold=threshold, revisit=asked)
-        for name, asked in (("off", None), ("auto", "auto"))
+        name: whim.PSLinUCBDisjoint(n_features=3, revisit=asked)
+        for name, asked in (("off", "off"), ("auto", None))
     }
     result = whim.simulate(world, made, horizon=5000, runs=3, seed=3)
     assert sum(len(d.delays) + d.false_alarms for d in result.detections["off"]) == 0
@@ -94,7 +110,7 @@ def test_an_arm_that_became_good_is_found_again() -> None:
     """One user: "a" earns 0.5 and then 0.6, which is noticed; "b" earned 0 and by then earns 1."""
     rng = np.random.default_rng(2)
     found = {}
-    for asked in (None, "auto", 1e-3):
+    for asked in ("off", "auto", 1e-3):
         policy = whim.PSLinUCBDisjoint(n_features=1, alpha=1.0, revisit=asked)
         policy.add_arms(["a", "b"])
         chosen = []
@@ -104,7 +120,7 @@ def test_an_arm_that_became_good_is_found_again() -> None:
             mean = {"a": 0.5 + 0.1 * (step > 1000), "b": 1.0 * (step > 1000)}[arm]
             policy.update(arm, [1.0], mean + 0.1 * rng.normal())
         found[asked] = chosen[-1]
-    assert found == {None: "a", "auto": "b", 1e-3: "b"}
+    assert found == {"off": "a", "auto": "b", 1e-3: "b"}
 
 
 def test_doubt_grows_with_time_and_falls_with_plays() -> None:
@@ -148,7 +164,7 @@ def test_without_alpha_nothing_is_looked_at_again() -> None:
     plays = ["a"] * 300 + ["b"] * 300
     X, r = np.ones((600, 1)), np.repeat([0.2, 0.5], 300) + 0.1 * rng.normal(size=600)
     scores = []
-    for asked in (None, 0.01):
+    for asked in ("off", 0.01):
         policy = whim.PSLinUCBDisjoint(n_features=1, alpha=0.0, revisit=asked)
         policy.add_arms(["a", "b"])
         policy.update_many(plays, X, r)
@@ -156,12 +172,11 @@ def test_without_alpha_nothing_is_looked_at_again() -> None:
     np.testing.assert_array_equal(*scores)
 
 
-@pytest.mark.parametrize("threshold", [None, 0.3])
-def test_many_updates_equal_single_ones(threshold: float | None) -> None:
+def test_many_updates_equal_single_ones() -> None:
     rng = np.random.default_rng(6)
     made = []
     for _ in range(2):
-        policy = whim.PSLinUCBDisjoint(n_features=2, threshold=threshold, window=30, revisit="auto")
+        policy = whim.PSLinUCBDisjoint(n_features=2, window=30, revisit="auto")
         policy.add_arms(range(3))
         made.append(policy)
     X, arms = rng.normal(size=(1500, 2)), rng.integers(3, size=1500).tolist()
@@ -184,17 +199,14 @@ def test_a_new_or_reset_arm_is_in_no_doubt() -> None:
     assert policy._doubts[1].tolist() == [0.0, 201.0]
 
 
-def test_files_from_before_can_be_loaded() -> None:
-    policy = whim.PSLinUCBDisjoint(n_features=2)
-    policy.add_arms(["a"])
-    policy.update("a", [1.0, 0.0], 1.0)
-    del policy._params["revisit"]
-    again = whim.PSLinUCBDisjoint.from_bytes(policy.to_bytes())
-    assert again.params["revisit"] is None
-    np.testing.assert_array_equal(again.scores([0.0, 1.0]), policy.scores([0.0, 1.0]))
-
-
-@pytest.mark.parametrize("bad", [0, 1, -0.1, 2.0, True, "yes", "off", float("nan"), [0.1]])
+@pytest.mark.parametrize("bad", [0, 1, -0.1, 2.0, True, "yes", float("nan"), [0.1]])
 def test_bad_values_are_refused(bad: Any) -> None:
     with pytest.raises(InvalidInputError, match="revisit must"):
         whim.PSLinUCBDisjoint(n_features=1, revisit=bad)
+
+
+def test_only_for_the_score_test() -> None:
+    with pytest.raises(InvalidInputError, match="revisit must be None where threshold"):
+        whim.PSLinUCBDisjoint(n_features=1, threshold=0.3, revisit="auto")
+    with pytest.raises(InvalidInputError, match="revisit must be None where threshold"):
+        whim.PSLinUCBHybrid(n_features=1, n_item_features=1, threshold=0.3, revisit=0.1)

@@ -30,7 +30,7 @@ class Both:
         self.k, self.given = k or d * m, k > 0
         self.beta = self.rng.normal(size=self.k)
         sizes = {"n_cross_features": k} if k else {"n_item_features": m}
-        self.fast = whim.PSLinUCBHybrid(n_features=d, **sizes, **PARTS)
+        self.fast = whim.PSLinUCBHybrid(n_features=d, revisit="off", **sizes, **PARTS)
         self.slow = ScoreTestHybridOracle(d=d, k=self.k, rows=self.given, **PARTS)
         self.add(range(ARMS))
         self.changes = 0

@@ -21,7 +21,7 @@ from whim.errors import InvalidInputError
 @pytest.mark.parametrize("clicks", [False, True])
 def test_equals_least_squares(d: int, repeated: bool, clicks: bool) -> None:
     parts = {"alpha": 0.6, "false_alarm": 1e-3, "window": 70, "ridge": 0.5}
-    fast = whim.PSLinUCBDisjoint(n_features=d, **parts)
+    fast = whim.PSLinUCBDisjoint(n_features=d, revisit="off", **parts)
     slow = ScoreTestOracle(d=d, **parts)
     fast.add_arms([0, 1])
     slow.add(0)

@@ -1,4 +1,4 @@
-"""Looking again at neglected arms, on top of the literal score test or the paper's test."""
+"""Looking again at neglected arms, on top of a literal policy with a test."""
 
 from __future__ import annotations
 
@@ -6,26 +6,31 @@ import math
 from collections.abc import Callable, Hashable
 from typing import Any
 
-import numpy as np
 from scipy.stats import norm  # type: ignore[import-untyped]
 
-from .scoretest import Matrix, Vector
+from .scoretest import Vector
 
-Model = Callable[[Hashable], tuple[Matrix, Vector]]
+Bound = Callable[[Vector, Hashable], tuple[float, float]]
 
 
 class RevisitOracle:
     """Scores arms as a mixture of what they were and a new arm.
 
-    ``inner`` detects; ``model`` gives the matrix and θ of an arm that it decides by; ``rate`` is
-    the probability that an arm changes in a step, None to learn it.
+    ``own`` and ``new`` give mean and squared width (without α) of an arm as it is known and as if
+    it were new; ``learn`` teaches a play and says what was found; ``rate`` is the probability
+    that an arm changes in a step, None to learn it.
     """
 
     def __init__(
-        self, inner: Any, model: Model, rate: float | None, *, alpha: float, ridge: float
+        self,
+        own: Bound,
+        new: Bound,
+        learn: Callable[[Hashable, Vector, float], Any],
+        rate: float | None,
+        alpha: float,
     ) -> None:
-        self.inner, self.model = inner, model
-        self.rate, self.alpha, self.ridge = rate, alpha, ridge
+        self.own, self.new, self.learn = own, new, learn
+        self.rate, self.alpha = rate, alpha
         self.step = self.changes = self.watched = 0
         self.noise, self.plays = 0.0, 0
         self.doubt: dict[Hashable, float] = {}
@@ -44,17 +49,13 @@ class RevisitOracle:
         same = (1 - self.doubt[a]) * (1 - self.hazard()) ** (self.step - self.seen[a])
         return min(0.99, 1 - same)
 
-    def parts(self, x: Vector, a: Hashable) -> tuple[float, float]:
-        """Mean and squared width (without α) of the arm's own model."""
-        A, theta = self.model(a)
-        return float(x @ theta), float(x @ np.linalg.solve(A, x))
-
     def mixed(self, x: Vector, a: Hashable) -> tuple[float, float]:
         """Mean and width that are decided by."""
         q = self.q(a)
-        mean, square = self.parts(x, a)
-        square = (1 - q) * square + q * float(x @ x) / self.ridge
-        return (1 - q) * mean, self.alpha * math.sqrt(square)
+        mean, square = self.own(x, a)
+        new_mean, new_square = self.new(x, a)
+        square = (1 - q) * square + q * new_square
+        return (1 - q) * mean + q * new_mean, self.alpha * math.sqrt(square)
 
     def score(self, x: Vector, a: Hashable) -> float:
         """Upper confidence bound of one arm."""
@@ -63,14 +64,14 @@ class RevisitOracle:
     def update(self, a: Hashable, x: Vector, r: float) -> Any:
         """Learn one observation, and what it says about the doubt."""
         q = self.q(a)
-        mean, square = self.parts(x, a)
+        mean, square = self.own(x, a)
+        new_mean, new_square = self.new(x, a)
         self.plays = min(self.plays + 1, 1000)
         self.noise += ((r - mean) ** 2 / (1 + square) - self.noise) / self.plays
         as_before = norm.logpdf(r, mean, math.sqrt(self.noise * (1 + square)))
-        fresh = self.alpha**2 * float(x @ x) / self.ridge
-        as_new = norm.logpdf(r, 0, math.sqrt(self.noise + fresh))
+        as_new = norm.logpdf(r, new_mean, math.sqrt(self.noise + self.alpha**2 * new_square))
         odds = q / (1 - q) * math.exp(min(0.0, as_new - as_before))
-        found = self.inner.update(a, x, r)
+        found = self.learn(a, x, r)
         self.doubt[a] = 0.0 if found else odds / (1 + odds)
         if a in self.seen:
             self.watched += self.step + 1 - self.seen[a]

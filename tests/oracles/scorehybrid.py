@@ -71,12 +71,17 @@ class ScoreTestHybridOracle:
         A, B, b = self.own(self.live[a])
         return np.asarray(np.linalg.solve(A, b - B @ self.beta()))
 
-    def score(self, x: Vector, z: Vector, a: Hashable) -> float:
-        """Upper confidence bound of one arm."""
+    def bound(self, x: Vector, z: Vector, a: Hashable) -> tuple[float, float]:
+        """Mean and squared width (without α) of one arm."""
         A, B, _ = self.own(self.live[a])
         u = z - B.T @ inv(A) @ x
-        s = x @ inv(A) @ x + u @ inv(self.shared()[0]) @ u
-        return float(x @ self.theta(a) + z @ self.beta() + self.alpha * np.sqrt(s))
+        square = x @ inv(A) @ x + u @ inv(self.shared()[0]) @ u
+        return float(x @ self.theta(a) + z @ self.beta()), float(square)
+
+    def score(self, x: Vector, z: Vector, a: Hashable) -> float:
+        """Upper confidence bound of one arm."""
+        mean, square = self.bound(x, z, a)
+        return mean + self.alpha * float(np.sqrt(square))
 
     def update(self, a: Hashable, x: Vector, z: Vector, r: float) -> Found | None:
         """Learn one observation, then test; on a change the older plays are frozen."""

@@ -19,7 +19,7 @@ from whim.types import F64, I64
 
 __all__ = [
     "CUM", "PRE", "choose", "freeze", "join", "learn_many", "learn_one", "leave", "observe",
-    "observe_many", "own", "pack", "restart", "score", "theta", "trade",
+    "observe_many", "own", "pack", "residual", "restart", "score", "theta", "trade",
 ]  # fmt: skip
 
 CUM, PRE = range(2)
@@ -46,7 +46,7 @@ def score(
     for c in range(n):
         row = slots[c]
         uniform.feature(kind, x, features, row, cross, c, z)
-        _residual(cum, row, x, z)
+        residual(cum, row, x, z)
         for j in range(k):
             U[j, c] = z[j]
         mean[c] = factors.predict(cum, row, x)
@@ -100,7 +100,7 @@ def choose(
 
 
 @inline
-def _residual(M: F64, row: int, x: F64, z: F64) -> None:
+def residual(M: F64, row: int, x: F64, z: F64) -> None:
     """``z -= Cᵀ x``; rows of C as arrays of their own, which the compiler can vectorise."""
     d, k = x.shape[0], z.shape[0]
     at = d * (d + 1) // 2 + d
@@ -118,7 +118,7 @@ def own(M: F64, row: int, x: F64, z: F64, r: float, w: F64, u: F64) -> tuple[flo
     at = d * (d + 1) // 2
     for j in range(k):
         u[j] = z[j]
-    _residual(M, row, x, u)
+    residual(M, row, x, u)
     error = r - factors.predict(M, row, x)
     g = 1.0 / factors.rank_one(M, row, x, 1.0, w)
     for i in range(d):
@@ -293,7 +293,7 @@ def _observe(
         w[i] = pre[row, size + i]
     for j in range(k):
         u[j] = pre[row, size + d + j]
-    _residual(pre, row, w[:d], u)
+    residual(pre, row, w[:d], u)
     for j in range(k):
         residual += u[j] * shared[PRE, beta + j]
     statistic = abs(residual) / window

@@ -38,9 +38,9 @@ from whim.types import F64, I64
 __all__ = [
     "CHANGED", "DRY", "EACH", "GROW", "MATCH", "NOT_FINITE", "ONE", "PACKED", "QUIET",
     "cusum", "denband", "discounted_linear", "discounted_ucb", "drawn", "dynamic", "linucb",
-    "linucb_hybrid", "linucb_shared", "modified_ps", "monitored", "ps_disjoint",
-    "ps_disjoint_revisit", "ps_hybrid", "ps_scored", "ps_scored_hybrid", "ps_scored_revisit",
-    "sliding_linear", "sliding_shared", "sliding_ucb", "thompson", "thompson_shared", "ucb",
+    "linucb_hybrid", "linucb_shared", "modified_ps", "monitored", "ps_disjoint", "ps_hybrid",
+    "ps_revisit", "ps_revisit_hybrid", "ps_scored", "ps_scored_hybrid", "sliding_linear",
+    "sliding_shared", "sliding_ucb", "thompson", "thompson_shared", "ucb",
 ]  # fmt: skip
 
 QUIET, CHANGED, GROW, NOT_FINITE, DRY = range(5)
@@ -265,24 +265,12 @@ def _doubting_decide(
 
 
 @inline
-def _doubting_ps_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    (
-        cum, ridge, alpha, rate, doubts, tally, window, threshold, seed_first, _, _, pre, pool,
-        links, table, work,
-    ) = s  # fmt: skip
-    return revisit.take(
-        row, x, r, step, alpha, rate, doubts, tally, window, threshold, seed_first, ridge, cum,
-        pre, pool, links, table, work,
-    )  # fmt: skip
-
-
-@inline
-def _doubting_scored_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+def _doubting_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
     (
         cum, ridge, alpha, rate, doubts, tally, bounds, _, _, flat, pool, links, table, work,
         room, scratch,
     ) = s  # fmt: skip
-    return revisit.take_scored(
+    return revisit.take(
         row, x, r, step, alpha, rate, doubts, tally, bounds, ridge, cum, flat, pool, links, table,
         work, room, scratch,
     )  # fmt: skip
@@ -308,8 +296,7 @@ linucb = _loop("linucb", _packed_decide, _own_learn, lean)
 thompson = _loop("thompson", _thompson_decide, _own_learn)
 ps_disjoint = _loop("ps_disjoint", _packed_decide, _ps_learn, lean)
 ps_scored = _loop("ps_scored", _packed_decide, _scored_learn, lean)
-ps_disjoint_revisit = _loop("ps_disjoint_revisit", _doubting_decide, _doubting_ps_learn, lean)
-ps_scored_revisit = _loop("ps_scored_revisit", _doubting_decide, _doubting_scored_learn, lean)
+ps_revisit = _loop("ps_revisit", _doubting_decide, _doubting_learn, lean)
 modified_ps = _loop("modified_ps", _modified_decide, _modified_learn)
 
 
@@ -385,11 +372,35 @@ def _scored_hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int
     )  # fmt: skip
 
 
+@inline
+def _doubting_hybrid_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+) -> int:
+    cum, shared, k, alpha, kind, features, rows, scratch, _, rate, doubts, tally, _, ridge = s[:14]
+    return revisit.score_hybrid(
+        kind, x, slots, features, rows, cum, shared, k, alpha, out, scratch, ridge, rate, step,
+        doubts, tally,
+    )  # fmt: skip
+
+
+@inline
+def _doubting_hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    (
+        cum, shared, k, _, kind, features, rows, _, alpha, rate, doubts, tally, bounds, ridge,
+        pre, flat, pool, links, table, work, room, scratch,
+    ) = s  # fmt: skip
+    return revisit.observe_hybrid(
+        kind, x, row, features, rows, r, step, alpha, rate, doubts, tally, bounds, ridge, cum,
+        pre, flat, shared, k, pool, links, table, work, room, scratch,
+    )  # fmt: skip
+
+
 linucb_shared = _loop("linucb_shared", _shared_decide, _shared_learn)
 thompson_shared = _loop("thompson_shared", _thompson_shared, _shared_learn)
 linucb_hybrid = _loop("linucb_hybrid", _hybrid_decide, _hybrid_learn)
 ps_hybrid = _loop("ps_hybrid", _hybrid_decide, _ps_hybrid_learn)
 ps_scored_hybrid = _loop("ps_scored_hybrid", _hybrid_decide, _scored_hybrid_learn)
+ps_revisit_hybrid = _loop("ps_revisit_hybrid", _doubting_hybrid_decide, _doubting_hybrid_learn)
 
 
 # -- models that forget, and ensembles ----------------------------------------------------------

@@ -4,7 +4,7 @@ An arm unplayed for n steps has changed with probability q = 1 - (1 - h)ⁿ, h t
 an arm and step, and is then like a new one: it is scored by (1 - q) of its mean and by the width
 whose square is the mixture of both. A play that its old model explains better than a new arm's
 lowers q by Bayes' rule; one that it does not leaves q as it is, so that the arm is played on
-until the test can tell. Nothing here knows which test that is.
+until the test can tell.
 
 ``doubts`` has a row a slot: q after the last play, and the step of that play (from 1; 0: never).
 ``tally`` is for all arms: changes found, arm-steps over which they were looked for, the variance
@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import math
 
-from whim.kernels import disjoint, factors, scoretest
+from whim.kernels import disjoint, factors, hybrid, scorehybrid, scoretest, uniform
 from whim.kernels.disjoint import CHANGED, GROW, NOT_FINITE, QUIET
 from whim.kernels.jit import inline, jit, lean
 from whim.types import F64, I64
 
 __all__ = [
-    "DOUBTS", "TALLY", "all_doubts", "doubt", "fade", "note", "observe", "observe_many",
-    "observe_many_scored", "observe_scored", "score", "take", "take_scored", "weigh",
+    "DOUBTS", "TALLY", "all_doubts", "choose", "choose_hybrid", "observe", "observe_hybrid",
+    "observe_many", "observe_many_hybrid", "score", "score_hybrid", "take",
 ]  # fmt: skip
 
 DOUBTS, TALLY = 2, 4
@@ -34,7 +34,7 @@ _MEMORY = 1000.0  # plays that the noise is averaged over
 
 
 @inline
-def fade(alpha: float, rate: float, tally: F64) -> float:
+def _fade(alpha: float, rate: float, tally: F64) -> float:
     """log(1 - h); 0 where there is no doubt: no change was found yet, or α leaves no width."""
     h = rate
     if h == 0.0 and tally[_CHANGES] > 0.0:
@@ -43,7 +43,7 @@ def fade(alpha: float, rate: float, tally: F64) -> float:
 
 
 @inline
-def doubt(row: int, step: int, faded: float, doubts: F64) -> float:
+def _doubt(row: int, step: int, faded: float, doubts: F64) -> float:
     """q: the probability that an arm is another than its model, after ``step`` steps."""
     seen = doubts[row, _SEEN]
     if seen == 0.0 or faded == 0.0:
@@ -52,71 +52,51 @@ def doubt(row: int, step: int, faded: float, doubts: F64) -> float:
     return min(_SUREST, 1.0 - same)
 
 
-@inline
-def _new(x: F64, alpha: float, ridge: float) -> float:
-    """The squared width of an arm that was never played."""
-    square = 0.0
-    for j in range(x.shape[0]):
-        square += x[j] * x[j]
-    return alpha * alpha * square / ridge
-
-
 @jit
 def all_doubts(
     slots: I64, alpha: float, rate: float, step: int, doubts: F64, tally: F64, out: F64
 ) -> None:
     """The q of each candidate."""
-    faded = fade(alpha, rate, tally)
+    faded = _fade(alpha, rate, tally)
     for c in range(slots.shape[0]):
-        out[c] = doubt(slots[c], step, faded, doubts)
-
-
-@lean
-def score(
-    x: F64, slots: I64, cum: F64, alpha: float, ridge: float, rate: float, step: int, doubts: F64,
-    tally: F64, out: F64,
-) -> int:  # fmt: skip
-    """As ``disjoint.score``, in view of the doubts."""
-    best = disjoint.score(x, slots, cum, alpha, out)
-    faded = fade(alpha, rate, tally)
-    if best < 0 or faded == 0.0:
-        return best
-    new = _new(x, alpha, ridge)
-    best = 0
-    for c in range(slots.shape[0]):
-        q = doubt(slots[c], step, faded, doubts)
-        if q > 0.0:
-            out[c, 1] *= 1.0 - q
-            out[c, 2] = math.sqrt((1.0 - q) * out[c, 2] * out[c, 2] + q * new)
-            out[c, 0] = out[c, 1] + out[c, 2]
-        if out[c, 0] > out[best, 0]:
-            best = c
-    return best
+        out[c] = _doubt(slots[c], step, faded, doubts)
 
 
 @inline
-def weigh(
-    row: int, x: F64, r: float, cum: F64, alpha: float, ridge: float, rate: float, step: int,
-    doubts: F64, tally: F64,
+def _mix(c: int, q: float, mean: float, square: float, alpha: float, out: F64) -> None:
+    """Candidate c's bound with a share q of a new arm's mean and squared width."""
+    out[c, 1] += q * (mean - out[c, 1])
+    out[c, 2] = math.sqrt((1.0 - q) * out[c, 2] * out[c, 2] + q * alpha * alpha * square)
+    out[c, 0] = out[c, 1] + out[c, 2]
+
+
+@inline
+def _weigh(
+    row: int, r: float, mean: float, square: float, new_mean: float, new_square: float,
+    alpha: float, rate: float, step: int, doubts: F64, tally: F64,
 ) -> tuple[float, float]:  # fmt: skip
-    """What a play, before it is learnt, makes of its arm's q and of the noise; changes nothing."""
-    error = r - factors.predict(cum, row, x)
-    spread = 1.0 + factors.quad(cum, row, x)
-    square = error * error
+    """What a play, before it is learnt, makes of its arm's q and of the noise; changes nothing.
+
+    ``mean`` and ``square`` are the arm's for its context, the others those of a new arm.
+    """
+    error = (r - mean) * (r - mean)
+    spread = 1.0 + square
     plays = min(tally[_PLAYS] + 1.0, _MEMORY)
-    noise = tally[_NOISE] + (square / spread - tally[_NOISE]) / plays
-    q = doubt(row, step, fade(alpha, rate, tally), doubts)
+    noise = tally[_NOISE] + (error / spread - tally[_NOISE]) / plays
+    q = _doubt(row, step, _fade(alpha, rate, tally), doubts)
     if q == 0.0 or noise <= 0.0:
         return 0.0, noise
-    old, new = noise * spread, noise + _new(x, alpha, ridge)
-    log = 0.5 * (math.log(old / new) + square / old - r * r / new)
+    old, new = noise * spread, noise + alpha * alpha * new_square
+    log = 0.5 * (math.log(old / new) + error / old - (r - new_mean) * (r - new_mean) / new)
     odds = q / (1.0 - q) * math.exp(min(log, 0.0))
     return odds / (1.0 + odds), noise
 
 
 @inline
-def note(row: int, step: int, q: float, noise: float, status: int, doubts: F64, tally: F64) -> None:
-    """Keep what ``weigh`` found once the play is learnt; a restarted arm is in no doubt."""
+def _note(
+    row: int, step: int, q: float, noise: float, status: int, doubts: F64, tally: F64
+) -> None:
+    """Keep what ``_weigh`` found once the play is learnt; a restarted arm is in no doubt."""
     if doubts[row, _SEEN] > 0.0:
         tally[_WATCHED] += step + 1.0 - doubts[row, _SEEN]
     if status == CHANGED:
@@ -128,63 +108,96 @@ def note(row: int, step: int, q: float, noise: float, status: int, doubts: F64, 
 
 
 @inline
-def take(
-    row: int, x: F64, r: float, step: int, alpha: float, rate: float, doubts: F64, tally: F64,
-    window: int, threshold: float, seed_first: bool, ridge: float, cum: F64, pre: F64, pool: F64,
-    links: I64, table: I64, work: F64,
+def _length(x: F64) -> float:
+    square = 0.0
+    for j in range(x.shape[0]):
+        square += x[j] * x[j]
+    return square
+
+
+# -- disjoint payoffs ---------------------------------------------------------------------------
+
+
+@lean
+def score(
+    x: F64, slots: I64, cum: F64, alpha: float, ridge: float, rate: float, step: int, doubts: F64,
+    tally: F64, out: F64,
 ) -> int:  # fmt: skip
-    """``disjoint.take`` with doubts."""
-    q, noise = weigh(row, x, r, cum, alpha, ridge, rate, step, doubts, tally)
-    status = disjoint.take(
-        row, x, r, window, threshold, seed_first, ridge, cum, pre, pool, links, table, work
-    )
-    if status != GROW:
-        note(row, step, q, noise, status, doubts, tally)
-    return status
+    """As ``disjoint.score``, in view of the doubts."""
+    best = disjoint.score(x, slots, cum, alpha, out)
+    faded = _fade(alpha, rate, tally)
+    if best < 0 or faded == 0.0:
+        return best
+    new = _length(x) / ridge
+    best = 0
+    for c in range(slots.shape[0]):
+        q = _doubt(slots[c], step, faded, doubts)
+        if q > 0.0:
+            _mix(c, q, 0.0, new, alpha, out)
+        if out[c, 0] > out[best, 0]:
+            best = c
+    return best
+
+
+@lean
+def choose(
+    x: F64, slots: I64, cum: F64, alpha: float, ridge: float, rate: float, step: int, doubts: F64,
+    tally: F64, out: F64,
+) -> tuple[int, float, float, float]:  # fmt: skip
+    """Slot, score, mean and width of the best candidate; slot -1 if x is not finite."""
+    if _fade(alpha, rate, tally) == 0.0:
+        return disjoint.choose(x, slots, cum, alpha)
+    best = score(x, slots, cum, alpha, ridge, rate, step, doubts, tally, out)
+    if best < 0:
+        return -1, 0.0, 0.0, 0.0
+    return slots[best], out[best, 0], out[best, 1], out[best, 2]
 
 
 @inline
-def take_scored(
+def take(
     row: int, x: F64, r: float, step: int, alpha: float, rate: float, doubts: F64, tally: F64,
     bounds: F64, ridge: float, cum: F64, flat: F64, pool: F64, links: I64, table: I64, work: F64,
     room: F64, scratch: F64,
 ) -> int:  # fmt: skip
     """``scoretest.take`` with doubts."""
-    q, noise = weigh(row, x, r, cum, alpha, ridge, rate, step, doubts, tally)
+    q, noise = _weigh(
+        row, r, factors.predict(cum, row, x), factors.quad(cum, row, x), 0.0, _length(x) / ridge,
+        alpha, rate, step, doubts, tally,
+    )  # fmt: skip
     status = scoretest.take(
         row, x, r, bounds, ridge, cum, flat, pool, links, table, work, room, scratch
     )
     if status != GROW:
-        note(row, step, q, noise, status, doubts, tally)
+        _note(row, step, q, noise, status, doubts, tally)
     return status
 
 
 @lean
 def observe(
     row: int, x: F64, r: float, step: int, alpha: float, rate: float, doubts: F64, tally: F64,
-    window: int, threshold: float, seed_first: bool, ridge: float, cum: F64, pre: F64, pool: F64,
-    links: I64, table: I64, work: F64,
+    bounds: F64, ridge: float, cum: F64, flat: F64, pool: F64, links: I64, table: I64, work: F64,
+    room: F64, scratch: F64,
 ) -> int:  # fmt: skip
-    """``disjoint.observe`` with doubts."""
+    """``scoretest.observe`` with doubts."""
     if not factors.finite(x):
         return NOT_FINITE
     return take(
-        row, x, r, step, alpha, rate, doubts, tally, window, threshold, seed_first, ridge, cum,
-        pre, pool, links, table, work,
+        row, x, r, step, alpha, rate, doubts, tally, bounds, ridge, cum, flat, pool, links,
+        table, work, room, scratch,
     )  # fmt: skip
 
 
 @lean
 def observe_many(
     start: int, slots: I64, X: F64, rewards: F64, step: int, alpha: float, rate: float,
-    doubts: F64, tally: F64, window: int, threshold: float, seed_first: bool, ridge: float,
-    cum: F64, pre: F64, pool: F64, links: I64, table: I64, work: F64,
+    doubts: F64, tally: F64, bounds: F64, ridge: float, cum: F64, flat: F64, pool: F64,
+    links: I64, table: I64, work: F64, room: F64, scratch: F64,
 ) -> tuple[int, int]:  # fmt: skip
-    """``disjoint.observe_many`` with doubts; ``step`` is that of ``start``."""
+    """``scoretest.observe_many`` with doubts; ``step`` is that of ``start``."""
     for i in range(start, slots.shape[0]):
         status = take(
-            slots[i], X[i], rewards[i], step + i - start, alpha, rate, doubts, tally, window,
-            threshold, seed_first, ridge, cum, pre, pool, links, table, work,
+            slots[i], X[i], rewards[i], step + i - start, alpha, rate, doubts, tally, bounds,
+            ridge, cum, flat, pool, links, table, work, room, scratch,
         )  # fmt: skip
         if status == GROW:
             return i, GROW
@@ -193,32 +206,108 @@ def observe_many(
     return slots.shape[0], QUIET
 
 
+# -- hybrid payoffs: a new arm has β too --------------------------------------------------------
+
+
 @lean
-def observe_scored(
-    row: int, x: F64, r: float, step: int, alpha: float, rate: float, doubts: F64, tally: F64,
-    bounds: F64, ridge: float, cum: F64, flat: F64, pool: F64, links: I64, table: I64, work: F64,
-    room: F64, scratch: F64,
+def score_hybrid(
+    kind: int, x: F64, slots: I64, features: F64, cross: F64, cum: F64, shared: F64, k: int,
+    alpha: float, out: F64, scratch: F64, ridge: float, rate: float, step: int, doubts: F64,
+    tally: F64,
 ) -> int:  # fmt: skip
-    """``scoretest.observe`` with doubts."""
+    """As ``hybrid.score``, in view of the doubts."""
+    best = hybrid.score(kind, x, slots, features, cross, cum, shared, k, alpha, out, scratch)
+    faded = _fade(alpha, rate, tally)
+    if best < 0 or faded == 0.0:
+        return best
+    own = _length(x) / ridge
+    z = scratch[:k]
+    best = 0
+    for c in range(slots.shape[0]):
+        q = _doubt(slots[c], step, faded, doubts)
+        if q > 0.0:
+            uniform.feature(kind, x, features, slots[c], cross, c, z)
+            mean = factors.predict(shared, hybrid.CUM, z)
+            _mix(c, q, mean, own + factors.quad(shared, hybrid.CUM, z), alpha, out)
+        if out[c, 0] > out[best, 0]:
+            best = c
+    return best
+
+
+@lean
+def choose_hybrid(
+    kind: int, x: F64, slots: I64, features: F64, cross: F64, cum: F64, shared: F64, k: int,
+    alpha: float, out: F64, scratch: F64, ridge: float, rate: float, step: int, doubts: F64,
+    tally: F64,
+) -> tuple[int, float, float, float]:  # fmt: skip
+    """Slot, score, mean and width of the best candidate; slot -1 if x is not finite."""
+    best = score_hybrid(
+        kind, x, slots, features, cross, cum, shared, k, alpha, out, scratch, ridge, rate, step,
+        doubts, tally,
+    )  # fmt: skip
+    if best < 0:
+        return -1, 0.0, 0.0, 0.0
+    return slots[best], out[best, 0], out[best, 1], out[best, 2]
+
+
+@inline
+def _take_hybrid(
+    row: int, x: F64, z: F64, r: float, step: int, alpha: float, rate: float, doubts: F64,
+    tally: F64, bounds: F64, ridge: float, cum: F64, pre: F64, flat: F64, shared: F64, pool: F64,
+    links: I64, table: I64, work: F64, room: F64, scratch: F64,
+) -> int:  # fmt: skip
+    u = work[1, : z.shape[0]]
+    for j in range(z.shape[0]):
+        u[j] = z[j]
+    hybrid.residual(cum, row, x, u)
+    q, noise = _weigh(
+        row, r, factors.predict(cum, row, x) + factors.predict(shared, hybrid.CUM, u),
+        factors.quad(cum, row, x) + factors.quad(shared, hybrid.CUM, u),
+        factors.predict(shared, hybrid.CUM, z),
+        _length(x) / ridge + factors.quad(shared, hybrid.CUM, z),
+        alpha, rate, step, doubts, tally,
+    )  # fmt: skip
+    status = scorehybrid.take(
+        row, x, z, r, bounds, ridge, cum, pre, flat, shared, pool, links, table, work, room,
+        scratch,
+    )  # fmt: skip
+    if status != GROW:
+        _note(row, step, q, noise, status, doubts, tally)
+    return status
+
+
+@lean
+def observe_hybrid(
+    kind: int, x: F64, row: int, features: F64, cross: F64, r: float, step: int, alpha: float,
+    rate: float, doubts: F64, tally: F64, bounds: F64, ridge: float, cum: F64, pre: F64,
+    flat: F64, shared: F64, k: int, pool: F64, links: I64, table: I64, work: F64, room: F64,
+    scratch: F64,
+) -> int:  # fmt: skip
+    """``scorehybrid.observe`` with doubts."""
     if not factors.finite(x):
         return NOT_FINITE
-    return take_scored(
-        row, x, r, step, alpha, rate, doubts, tally, bounds, ridge, cum, flat, pool, links,
-        table, work, room, scratch,
+    z = work[0, :k]
+    uniform.feature(kind, x, features, row, cross, 0, z)
+    return _take_hybrid(
+        row, x, z, r, step, alpha, rate, doubts, tally, bounds, ridge, cum, pre, flat, shared,
+        pool, links, table, work, room, scratch,
     )  # fmt: skip
 
 
 @lean
-def observe_many_scored(
-    start: int, slots: I64, X: F64, rewards: F64, step: int, alpha: float, rate: float,
-    doubts: F64, tally: F64, bounds: F64, ridge: float, cum: F64, flat: F64, pool: F64,
-    links: I64, table: I64, work: F64, room: F64, scratch: F64,
+def observe_many_hybrid(
+    start: int, kind: int, X: F64, slots: I64, features: F64, cross: F64, rewards: F64, step: int,
+    alpha: float, rate: float, doubts: F64, tally: F64, bounds: F64, ridge: float, cum: F64,
+    pre: F64, flat: F64, shared: F64, k: int, pool: F64, links: I64, table: I64, work: F64,
+    room: F64, scratch: F64,
 ) -> tuple[int, int]:  # fmt: skip
-    """``scoretest.observe_many`` with doubts; ``step`` is that of ``start``."""
+    """``scorehybrid.observe_many`` with doubts; ``step`` is that of ``start``."""
+    z = work[0, :k]
     for i in range(start, slots.shape[0]):
-        status = take_scored(
-            slots[i], X[i], rewards[i], step + i - start, alpha, rate, doubts, tally, bounds,
-            ridge, cum, flat, pool, links, table, work, room, scratch,
+        uniform.feature(kind, X[i], features, slots[i], cross, i, z)
+        status = _take_hybrid(
+            slots[i], X[i], z, rewards[i], step + i - start, alpha, rate, doubts, tally, bounds,
+            ridge, cum, pre, flat, shared, pool, links, table, work, room, scratch,
         )  # fmt: skip
         if status == GROW:
             return i, GROW

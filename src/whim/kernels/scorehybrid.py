@@ -16,7 +16,7 @@ from whim.kernels.disjoint import CHANGED, GROW, NOT_FINITE, QUIET
 from whim.kernels.jit import inline, jit, lean
 from whim.types import F64, I64
 
-__all__ = ["observe", "observe_many", "settle"]
+__all__ = ["observe", "observe_many", "settle", "take"]
 
 
 @inline
@@ -55,10 +55,13 @@ def _restart(
 
 
 @inline
-def _take(
+def take(
     row: int, x: F64, z: F64, r: float, bounds: F64, ridge: float, cum: F64, pre: F64, flat: F64,
     shared: F64, pool: F64, links: I64, table: I64, work: F64, room: F64, scratch: F64,
 ) -> int:  # fmt: skip
+    """``observe`` for a context that is known to be finite and its z."""
+    if windows.full(table, row, pool, links):
+        return GROW
     d, k, p = x.shape[0], z.shape[0], bounds.shape[1] - 1
     at = _z_at(d, p)
     u, w = work[1, :k], work[2]
@@ -96,11 +99,9 @@ def observe(
     """
     if not factors.finite(x):
         return NOT_FINITE
-    if windows.full(table, row, pool, links):
-        return GROW
     z = work[0, :k]
     uniform.feature(kind, x, features, row, cross, 0, z)
-    return _take(
+    return take(
         row, x, z, r, bounds, ridge, cum, pre, flat, shared, pool, links, table, work, room,
         scratch,
     )  # fmt: skip
@@ -118,13 +119,13 @@ def observe_many(
     """
     z = work[0, :k]
     for i in range(start, slots.shape[0]):
-        if windows.full(table, slots[i], pool, links):
-            return i, GROW
         uniform.feature(kind, X[i], features, slots[i], cross, i, z)
-        status = _take(
+        status = take(
             slots[i], X[i], z, rewards[i], bounds, ridge, cum, pre, flat, shared, pool, links,
             table, work, room, scratch,
         )  # fmt: skip
+        if status == GROW:
+            return i, GROW
         if status == CHANGED:
             return i + 1, CHANGED
     return slots.shape[0], QUIET

@@ -9,10 +9,11 @@ import numpy as np
 from whim import checks
 from whim.detectors import ScoreTest
 from whim.kernels import disjoint, factors, scoretest
-from whim.kernels import revisit as doubts
+from whim.kernels import revisit as looks
 from whim.kernels.jit import Direct
 from whim.policies.base import Loop
 from whim.policies.revisiting import Revisiting
+from whim.policies.rows import RidgeRows
 from whim.policies.scored import chosen_test, detailed
 from whim.policies.windowed import RowWindows
 from whim.types import F64, I64, ChangeEvent
@@ -20,10 +21,10 @@ from whim.types import F64, I64, ChangeEvent
 __all__ = ["PSLinUCBDisjoint"]
 
 _OBSERVE, _EXAMINE = Direct(disjoint.observe), Direct(scoretest.observe)
-_OBSERVE_AGAIN, _EXAMINE_AGAIN = Direct(doubts.observe), Direct(doubts.observe_scored)
+_CHOOSE_AGAIN, _OBSERVE_AGAIN = Direct(looks.choose), Direct(looks.observe)
 
 
-class PSLinUCBDisjoint(RowWindows, Revisiting):
+class PSLinUCBDisjoint(RowWindows, Revisiting, RidgeRows):
     """LinUCB that tests each arm for a change of interest and restarts just that arm.
 
     Without ``threshold`` the test is the score test (``whim.detectors.ScoreTest``), which needs
@@ -44,11 +45,11 @@ class PSLinUCBDisjoint(RowWindows, Revisiting):
         Expected false alarms per play of an arm that does not change, by default 1e-5; only for
         the score test.
     revisit
-        Whether to look again at arms that have not been played lately, which no test can see:
-        an arm unplayed for n steps is scored as one that is new with the probability that it has
-        changed since. ``None``: no. ``"auto"``: with the rate of changes found so far, so that
-        nothing differs until a first change is found. A number in (0, 1): the probability that an
-        arm changes in a step, where it is known.
+        Looking again at arms that have not been played lately, which no test can see: an arm
+        unplayed for n steps is scored as one that is new with the probability that it has changed
+        since. By default ``"auto"``: by the rate of changes found so far, so that nothing differs
+        until a first change is found. A number in (0, 1): the probability that an arm changes in
+        a step, where it is known. ``"off"``: not at all. Only for the score test.
     ridge
         λ > 0; the paper's 1.
     first_window
@@ -124,7 +125,37 @@ class PSLinUCBDisjoint(RowWindows, Revisiting):
         self._window = self._test.window
         self._rows(dict(zip(("_pre", "_table_rows"), rows, strict=True)))
         self._scored = isinstance(self._test, ScoreTest)
-        self._open_revisit(revisit)
+        self._open_revisit(revisit, self._scored)
+        self._quick = type(self)._score is PSLinUCBDisjoint._score and not self._random_ties
+
+    def _choose(self, x: F64, slots: I64, cross: F64 | None) -> tuple[int, float, float, float]:
+        if not (self._revisits and self._quick):
+            return super()._choose(x, slots, cross)
+        found: tuple[int, float, float, float] = _CHOOSE_AGAIN.call(
+            x, slots, self._cum, self._alpha, self._ridge, self._rate, self._step, self._doubts,
+            self._tally, self._out,
+        )  # fmt: skip
+        if found[0] < 0:  # not finite
+            checks.vector("x", x, self._d)
+        return found
+
+    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
+        if not self._revisits:
+            return super()._score(x, slots, cross, noise)
+        return looks.score(
+            x, slots, self._cum, self._alpha, self._ridge, self._rate, self._step, self._doubts,
+            self._tally, self._out,
+        )  # fmt: skip
+
+    def _forms(self, d: int, slots: I64) -> tuple[F64, F64]:
+        T, P = super()._forms(d, slots)
+        q = self._doubted(slots)
+        if q.any():
+            T *= (1 - q)[:, None]
+            P *= (1 - q)[:, None]
+            i = np.arange(d)
+            P[:, i * d - i * (i - 1) // 2] += (q / self._ridge)[:, None]  # the squares of x
+        return T, P
 
     def _test_state(self) -> tuple[Any, ...]:
         """What the kernels that observe take after the play itself."""
@@ -141,8 +172,7 @@ class PSLinUCBDisjoint(RowWindows, Revisiting):
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
         status: int
         if self._revisits:
-            kernel = _EXAMINE_AGAIN if self._scored else _OBSERVE_AGAIN
-            status = kernel.call(
+            status = _OBSERVE_AGAIN.call(
                 slot, x, reward, self._step, *self._doubt_state(), *self._test_state()
             )
             return status
@@ -161,8 +191,7 @@ class PSLinUCBDisjoint(RowWindows, Revisiting):
     def _loop(self) -> Loop:
         test = self._test_state()
         if self._revisits:
-            name = "ps_scored_revisit" if self._scored else "ps_disjoint_revisit"
-            return Loop(name, (self._cum, self._ridge, *self._doubt_state(), *test))
+            return Loop("ps_revisit", (self._cum, self._ridge, *self._doubt_state(), *test))
         if self._scored:
             return Loop("ps_scored", (self._cum, self._alpha, *test))
         return Loop(
@@ -178,8 +207,7 @@ class PSLinUCBDisjoint(RowWindows, Revisiting):
     ) -> tuple[int, int]:
         plays, test = (start, slots, X, rewards), self._test_state()
         if self._revisits:
-            again = doubts.observe_many_scored if self._scored else doubts.observe_many
-            return again(*plays, self._step, *self._doubt_state(), *test)
+            return looks.observe_many(*plays, self._step, *self._doubt_state(), *test)
         many = scoretest.observe_many if self._scored else disjoint.observe_many
         return many(*plays, *test)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +11,11 @@ import numpy.typing as npt
 from whim import checks
 from whim.detectors import ScoreTest
 from whim.kernels import disjoint, factors, hybrid, scorehybrid, scoretest
+from whim.kernels import revisit as looks
 from whim.kernels.jit import Direct
-from whim.policies.base import Loop
+from whim.policies.base import Loop, Policy
 from whim.policies.hybrid import HybridPolicy
+from whim.policies.revisiting import Revisiting
 from whim.policies.scored import chosen_test, detailed
 from whim.policies.windowed import RowWindows
 from whim.types import F64, I64, ArmId, ChangeEvent
@@ -20,9 +23,10 @@ from whim.types import F64, I64, ArmId, ChangeEvent
 __all__ = ["PSLinUCBHybrid"]
 
 _OBSERVE, _EXAMINE = Direct(hybrid.observe), Direct(scorehybrid.observe)
+_CHOOSE_AGAIN, _OBSERVE_AGAIN = Direct(looks.choose_hybrid), Direct(looks.observe_hybrid)
 
 
-class PSLinUCBHybrid(RowWindows, HybridPolicy):
+class PSLinUCBHybrid(RowWindows, Revisiting, HybridPolicy):
     """Hybrid LinUCB that restarts an arm whose interest changed and keeps what all arms share.
 
     Without ``threshold`` the test is the score test (``whim.detectors.ScoreTest``), which needs
@@ -40,6 +44,8 @@ class PSLinUCBHybrid(RowWindows, HybridPolicy):
         As for ``PSLinUCBDisjoint``. The score test asks whether the arm's rewards, in x, are what
         they were: with item features it takes z to be kron(y, x), with cross rows of the caller's
         it is a test in x and z.
+    revisit
+        As for ``PSLinUCBDisjoint``; a new arm is here one that knows β.
     ridge
         λ > 0; the paper's 1.
     first_window
@@ -88,6 +94,7 @@ class PSLinUCBHybrid(RowWindows, HybridPolicy):
         window: int | None = None,
         threshold: float | None = None,
         false_alarm: float | None = None,
+        revisit: float | str | None = None,
         ridge: float = 1.0,
         first_window: str = "seed",
         g_pre: str = "exact",
@@ -130,16 +137,57 @@ class PSLinUCBHybrid(RowWindows, HybridPolicy):
         self._window = self._test.window
         self._rows(rows)
         self._scored = isinstance(self._test, ScoreTest)
+        self._open_revisit(revisit, self._scored)
+        self._quick = type(self)._score is PSLinUCBHybrid._score and not self._random_ties
+
+    def _score_state(self, x: F64, slots: I64, cross: F64 | None) -> tuple[Any, ...]:
+        """What the kernels that score with doubts take."""
+        kind, rows = self._given(cross)
+        return (
+            kind, x, slots, self._features, rows, self._cum, self._shared_rows, self._k,
+            self._alpha, self._out, self._scratch, self._ridge, self._rate, self._step,
+            self._doubts, self._tally,
+        )  # fmt: skip
+
+    def _choose(self, x: F64, slots: I64, cross: F64 | None) -> tuple[int, float, float, float]:
+        if not (self._revisits and self._quick):
+            return super()._choose(x, slots, cross)
+        found: tuple[int, float, float, float] = _CHOOSE_AGAIN.call(
+            *self._score_state(x, slots, cross)
+        )
+        if found[0] < 0:
+            checks.vector("x", x, self._d)
+        return found
+
+    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
+        if not self._revisits:
+            return super()._score(x, slots, cross, noise)
+        return looks.score_hybrid(*self._score_state(x, slots, cross))
+
+    def _score_many(self, X: F64, slots: I64) -> F64:
+        if self._doubted(slots).any():
+            return Policy._score_many(self, X, slots)
+        return super()._score_many(X, slots)
+
+    def _score_test(self) -> tuple[Any, ...]:
+        """What the kernels that test take after the play itself."""
+        return (
+            self._bounds, self._ridge, self._cum, self._pre, self._flat, self._shared_rows,
+            self._k, self._pool, self._links, self._table_rows, self._work, self._room,
+            self._regime,
+        )  # fmt: skip
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
         kind, rows = self._given(None if cross is None else cross[None])
         status: int
         if self._scored:
-            status = _EXAMINE.call(
-                kind, x, slot, self._features, rows, reward, self._bounds, self._ridge, self._cum,
-                self._pre, self._flat, self._shared_rows, self._k, self._pool, self._links,
-                self._table_rows, self._work, self._room, self._regime,
-            )  # fmt: skip
+            play = kind, x, slot, self._features, rows, reward
+            if self._revisits:
+                status = _OBSERVE_AGAIN.call(
+                    *play, self._step, *self._doubt_state(), *self._score_test()
+                )
+            else:
+                status = _EXAMINE.call(*play, *self._score_test())
             return status
         status = _OBSERVE.call(
             kind, x, slot, self._features, rows, reward, self._window, self._threshold,
@@ -150,13 +198,14 @@ class PSLinUCBHybrid(RowWindows, HybridPolicy):
 
     def _loop(self) -> Loop:
         if self._scored:
-            return Loop(
-                "ps_scored_hybrid",
-                (
-                    *self._hybrid_state(), self._bounds, self._ridge, self._pre, self._flat,
-                    self._pool, self._links, self._table_rows, self._work, self._room, self._regime,
-                ),
+            test = (
+                self._bounds, self._ridge, self._pre, self._flat, self._pool, self._links,
+                self._table_rows, self._work, self._room, self._regime,
             )  # fmt: skip
+            if self._revisits:
+                doubts = self._doubt_state()
+                return Loop("ps_revisit_hybrid", (*self._hybrid_state(), *doubts, *test))
+            return Loop("ps_scored_hybrid", (*self._hybrid_state(), *test))
         return Loop(
             "ps_hybrid",
             (
@@ -171,11 +220,11 @@ class PSLinUCBHybrid(RowWindows, HybridPolicy):
     ) -> tuple[int, int]:
         kind, rows = self._given(cross)
         if self._scored:
-            return scorehybrid.observe_many(
-                start, kind, X, slots, self._features, rows, rewards, self._bounds, self._ridge,
-                self._cum, self._pre, self._flat, self._shared_rows, self._k, self._pool,
-                self._links, self._table_rows, self._work, self._room, self._regime,
-            )  # fmt: skip
+            plays = start, kind, X, slots, self._features, rows, rewards
+            if self._revisits:
+                doubts = self._doubt_state()
+                return looks.observe_many_hybrid(*plays, self._step, *doubts, *self._score_test())
+            return scorehybrid.observe_many(*plays, *self._score_test())
         return hybrid.observe_many(
             start, kind, X, slots, self._features, rows, rewards, self._window, self._threshold,
             self._seed_first, self._exact, self._ridge, self._cum, self._pre, self._shared_rows,
