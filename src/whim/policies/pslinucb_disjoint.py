@@ -70,6 +70,20 @@ class PSLinUCBDisjoint(RowWindows, Revisiting, RidgeRows):
     >>> event.arm, event.step, event.began, event.window
     ('toys', 46, 41, 6)
 
+    Looking again, where an arm changes in one step of a thousand:
+
+    >>> policy = PSLinUCBDisjoint(n_features=1, revisit=0.001)
+    >>> policy.add_arms(["toys", "books"])
+    ['toys', 'books']
+    >>> policy.update_many(["toys", "books"] * 50, [[1.0]] * 100, [0.2, 0.6] * 50)
+    []
+    >>> policy.select([1.0]).arm
+    'books'
+    >>> policy.update_many(["books"] * 1000, [[1.0]] * 1000, [0.6] * 1000)
+    []
+    >>> policy.select([1.0]).arm
+    'toys'
+
     The paper's test:
 
     >>> policy = PSLinUCBDisjoint(n_features=1, alpha=0.2, window=10, threshold=0.5)
