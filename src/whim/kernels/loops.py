@@ -37,9 +37,9 @@ from whim.types import F64, I64
 __all__ = [
     "CHANGED", "DRY", "EACH", "GROW", "MATCH", "NOT_FINITE", "ONE", "PACKED", "QUIET",
     "cusum", "denband", "discounted_linear", "discounted_ucb", "drawn", "dynamic", "grouped",
-    "linucb", "linucb_hybrid", "linucb_shared", "modified_ps", "monitored", "ps_disjoint", "ps_hybrid",
-    "ps_scored", "sliding_linear", "sliding_shared", "sliding_ucb", "thompson", "thompson_shared",
-    "ucb",
+    "linucb", "linucb_hybrid", "linucb_shared", "modified_ps", "monitored", "ps_disjoint",
+    "ps_hybrid", "ps_scored", "sliding_linear", "sliding_shared", "sliding_ucb", "thompson",
+    "thompson_shared", "ucb",
 ]  # fmt: skip
 
 QUIET, CHANGED, GROW, NOT_FINITE, DRY = range(5)
