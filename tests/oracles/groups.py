@@ -149,6 +149,22 @@ class GroupsOracle:
             left = [p for p in left if p is not group.plays[i]]
         group.plays, group.old = left, len(left)
 
+    def broad(self, plays: list[Play], n: int, found: float) -> bool:
+        """Whether the newest n plays show a change without the arm that shows it most."""
+        X, r = columns(plays, self.d)
+        e = r - X @ least_squares(X, r).theta
+        newest = range(len(plays) - n, len(plays))
+        by_arm = {plays[i].arm: 0.0 for i in newest}
+        for i in newest:
+            by_arm[plays[i].arm] += e[i] ** 2
+        worst = max(by_arm, key=by_arm.__getitem__)
+        others = {i for i in newest if plays[i].arm != worst}
+        if not others:
+            return True
+        gain, k, _, _, _ = self.split(plays, others)
+        everything = self.split(plays, set(newest))[0]
+        return k > 0 and found * gain / everything >= self.bound(n, k)
+
     def changed(self, group: Group) -> Found | None:
         """The group's own score test, of the plays since its window was emptied."""
         X, r = columns(group.plays, self.d)
@@ -165,7 +181,7 @@ class GroupsOracle:
             loss = before.loss + window.loss - old.loss
             moved = X[-n:] @ (window.theta - whole.theta)
             found, noise = self.value(n, gain, k, loss, free, r[group.old :], moved)
-            if k and found >= self.bound(n, k):
+            if k and found >= self.bound(n, k) and self.broad(group.plays, n, found):
                 over = found / self.bound(n, k)
                 if best is None or over > best[0]:
                     best = over, Found(found, self.bound(n, k), k, 0), noise

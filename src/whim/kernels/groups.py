@@ -6,7 +6,7 @@ where ``kind`` says so, of single arms that have left theirs. ``model[slot]`` is
 While an arm is in a group its own newest plays are kept beside the group's, as a queue of the same
 pool (``ends[slot]``) with records x, r and the group's count of plays at the time. An arm that
 nobody plays has none. ``clock[row]`` counts the plays of a model ever and those before its last
-restart: older records are stale.
+restart: older records are stale. A group's records have the arm's slot in a last column.
 
 Do the newest n plays of an arm have a θ of their own? With A = Σ x xᵀ and θ of all plays of the
 group, and over the n plays G = Σ x xᵀ, g = Σ x (r - xᵀθ), Chow's
@@ -294,6 +294,82 @@ def _differs(
     return kept
 
 
+@jit
+def _broad(
+    row: int, n: int, d: int, found: float, bound: F64, flat: F64, pool: F64, links: I64,
+    table: I64, room: F64, whole: F64, sums: F64, side: F64,
+) -> bool:  # fmt: skip
+    """Whether a change of the group is seen without the arm that shows it most.
+
+    One stray among many arms is no change of all: what remains of the value must reach the bound
+    as well. If there is but one arm in the window, what it shows is all there is.
+    """
+    for j in range(whole.shape[1]):
+        whole[0, j] = flat[row, j]
+    start, first = scoretest._newest(row, n, pool, links, table)
+    worst, most = -1.0, -1.0
+    chunk, place = start, first
+    for _ in range(n):
+        slot, total = pool[chunk, place, d + 2], 0.0
+        c, p = start, first
+        for _ in range(n):
+            if pool[c, p, d + 2] == slot:
+                e = pool[c, p, d] - factors.predict(whole, 0, pool[c, p, :d])
+                total += e * e
+            c, p = windows.advance(pool, links, c, p)
+        if total > most:
+            worst, most = slot, total
+        chunk, place = windows.advance(pool, links, chunk, place)
+    sums[:] = 0.0
+    gain, k = 0.0, 0
+    for turn in range(2):  # the others, then all
+        chunk, place = start, first
+        for _ in range(n):
+            if (pool[chunk, place, d + 2] == worst) == (turn == 1):
+                scoretest._gather(0, 1, d, chunk, place, whole, pool, links, sums)
+            chunk, place = windows.advance(pool, links, chunk, place)
+        if turn == 0:
+            if sums[sums.shape[0] - 1] == 0.0:
+                return True
+            gain, k = _contrast(d, sums, whole, side, room)
+    everything, _ = _contrast(d, sums, whole, side, room)
+    return k > 0 and found * gain >= everything * bound[k]
+
+
+@jit
+def _turned(
+    row: int, d: int, bounds: F64, flat: F64, pool: F64, links: I64, table: I64, work: F64,
+    room: F64, whole: F64, sums: F64, side: F64,
+) -> int:  # fmt: skip
+    """How many of a group's newest plays are of a new θ; 0 for none."""
+    plays = table[row, scoretest.PLAYS]
+    if plays & 1:
+        return 0
+    at = d * (d + 3) // 2
+    room[at + 1 :] = 0.0
+    most, noise, gathered = 1.0, 0.0, 0
+    for i in range(bounds.shape[0]):
+        n = scoretest.SHORTEST << i
+        if n >= plays or plays % (n >> 2):
+            break
+        found, k, gathered = scoretest._examine(
+            row, n, gathered, d, bounds[i, 1], flat, pool, links, table, room
+        )
+        if k < 1 or found < most * bounds[i, k]:
+            continue
+        level = room[at]
+        if _broad(row, n, d, found, bounds[i], flat, pool, links, table, room, whole, sums, side):
+            most, noise = found / bounds[i, k], level
+            work[3, 0], work[3, 1], work[3, 2] = found, bounds[i, k], k
+        room[at + 1 :] = 0.0
+        gathered = 0
+    if noise <= 0.0:
+        return 0
+    kept = scoretest._began(row, d, noise, pool, links, table, whole, work[0])
+    work[3, 3] = kept
+    return kept
+
+
 # -- rewards ----------------------------------------------------------------------------------
 
 
@@ -373,17 +449,17 @@ def _leave(
 
 @lean
 def observe(
-    slot: int, x: F64, r: float, own: int, bounds: F64, shared: F64, ridge: float, model: I64,
-    kind: I64, played: I64, ends: I64, clock: I64, past: F64, cum: F64, flat: F64, pool: F64,
-    links: I64, table: I64, work: F64, room: F64, scratch: F64, sums: F64, side: F64,
+    slot: int, x: F64, r: float, own: int, bounds: F64, shared: F64, never: F64, ridge: float,
+    model: I64, kind: I64, played: I64, ends: I64, clock: I64, past: F64, cum: F64, flat: F64,
+    pool: F64, links: I64, table: I64, work: F64, room: F64, scratch: F64, sums: F64, side: F64,
     copies: F64, totals: F64,
 ) -> int:  # fmt: skip
     """One play: does the arm still belong to its group, has the group's or the arm's θ changed.
 
     ``own`` is an unused row for the case that the arm leaves; the play is then not taught to the
     group. ``bounds`` are those of an arm alone, ``shared`` those of each of the two tests in a
-    group. Returns NOT_FINITE or GROW before anything is touched. On CHANGED, which a leaving arm
-    is too, ``work`` is as ``scoretest.observe`` leaves it.
+    group, and ``never`` those that nothing reaches. Returns NOT_FINITE or GROW before anything is
+    touched. On CHANGED, which a leaving arm is too, ``work`` is as ``scoretest.observe`` leaves it.
     """
     if not factors.finite(x):
         return NOT_FINITE
@@ -415,8 +491,8 @@ def observe(
         slot, row, played[slot], x, r, shared, ends, flat, pool, links, table, past, work, room,
         scratch, sums, side, totals,
     )  # fmt: skip
+    theta = d * (d + 1) // 2
     if kept > 0:
-        theta = d * (d + 1) // 2
         for j in range(d):
             work[1, j] = cum[row, theta + j]
         _leave(
@@ -424,21 +500,28 @@ def observe(
             past, work, copies, totals,
         )  # fmt: skip
         return CHANGED
-    status = scoretest.observe(
-        row, x, r, shared, ridge, cum, flat, pool, links, table, work, room, scratch
-    )
+    scoretest.observe(row, x, r, never, ridge, cum, flat, pool, links, table, work, room, scratch)
+    pool[table[row, windows.TAIL], table[row, windows.TAIL_AT] - 1, d + 2] = slot
     clock[row, EVER] += 1
-    if status == CHANGED:
-        past[row] = 0.0
-        clock[row, SINCE] = clock[row, EVER] - int(work[3, 3])
-    return status
+    kept = _turned(row, d, shared, flat, pool, links, table, work, room, scratch, sums, side)
+    if kept == 0:
+        return QUIET
+    for j in range(d):
+        work[1, j] = cum[row, theta + j]
+    scoretest._restart(row, kept, d, ridge, cum, flat, pool, links, table, work[0])
+    for j in range(d):
+        work[2, j] = cum[row, theta + j]
+    for j in range(PAST):
+        past[row, j] = 0.0
+    clock[row, SINCE] = clock[row, EVER] - kept
+    return CHANGED
 
 
 @lean
 def observe_many(
     start: int, slots: I64, X: F64, rewards: F64, own: int, bounds: F64, shared: F64,
-    ridge: float, model: I64, kind: I64, played: I64, ends: I64, clock: I64, past: F64, cum: F64,
-    flat: F64, pool: F64, links: I64, table: I64, work: F64, room: F64, scratch: F64, sums: F64,
+    never: F64, ridge: float, model: I64, kind: I64, played: I64, ends: I64, clock: I64,
+    past: F64, cum: F64, flat: F64, pool: F64, links: I64, table: I64, work: F64, room: F64, scratch: F64, sums: F64,
     side: F64, copies: F64, totals: F64,
 ) -> tuple[int, int]:  # fmt: skip
     """Plays in order from ``start``; stops after a change, or before a play the pool cannot hold.
@@ -447,9 +530,9 @@ def observe_many(
     """
     for i in range(start, slots.shape[0]):
         status = observe(
-            slots[i], X[i], rewards[i], own, bounds, shared, ridge, model, kind, played, ends,
-            clock, past, cum, flat, pool, links, table, work, room, scratch, sums, side, copies,
-            totals,
+            slots[i], X[i], rewards[i], own, bounds, shared, never, ridge, model, kind, played,
+            ends, clock, past, cum, flat, pool, links, table, work, room, scratch, sums, side,
+            copies, totals,
         )  # fmt: skip
         if status == GROW:
             return i, GROW

@@ -39,7 +39,7 @@ class ModelRows(WindowPool):
             "_flat": np.zeros(size + d + 2),
             "_table_rows": np.zeros(scoretest.TABLE, np.int64),
         }
-        self._open_pool(d + 2, _CHUNK)
+        self._open_pool(d + 3, _CHUNK)
         self._keep(**{name: blank[None][:0].copy() for name, blank in self._blanks.items()})
         zero = np.zeros((), np.int64)
         self._rows({"_model": zero, "_played": zero, "_ends": np.zeros(windows.ENDS, np.int64)})

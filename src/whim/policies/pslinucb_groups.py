@@ -113,6 +113,7 @@ class PSLinUCBGroups(ModelRows):
         self._test = ScoreTest(false_alarm, window)
         self._bounds = self._test.bounds(d)
         self._shared = ScoreTest(self._test.false_alarm / 2, window).bounds(d)
+        self._never = np.full_like(self._shared, np.inf)
         self._wanted = None if groups == "given" else int(groups)
         self._names: dict[ArmId, int] = {}  # labels and the numbers of their groups
         self._open_rows(d, self._ridge)
@@ -295,10 +296,10 @@ class PSLinUCBGroups(ModelRows):
 
     def _state(self) -> tuple[Any, ...]:
         return (
-            self._spare, self._bounds, self._shared, self._ridge, self._model, self._kind,
-            self._played, self._ends, self._clock, self._past, self._cum, self._flat, self._pool,
-            self._links, self._table_rows, self._work, self._room, self._scratch, self._sums,
-            self._side, self._copies, self._totals,
+            self._spare, self._bounds, self._shared, self._never, self._ridge, self._model,
+            self._kind, self._played, self._ends, self._clock, self._past, self._cum, self._flat,
+            self._pool, self._links, self._table_rows, self._work, self._room, self._scratch,
+            self._sums, self._side, self._copies, self._totals,
         )  # fmt: skip
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
