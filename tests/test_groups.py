@@ -27,7 +27,7 @@ def given(labels: list[Any], **params: Any) -> whim.PSLinUCBGroups:
 def test_equals_least_squares(d: int, repeated: bool, clicks: bool) -> None:
     """Strays from the start, an arm that turns later, and groups that change."""
     parts = {"alpha": 0.6, "false_alarm": 2e-3, "window": 40, "ridge": 0.5}
-    labels = [i % 2 for i in range(8)]
+    labels = [i % 2 for i in range(12)]
     fast = given(labels, n_features=d, **parts)
     slow = GroupsOracle(d=d, **parts)
     for arm, label in enumerate(labels):
@@ -38,13 +38,13 @@ def test_equals_least_squares(d: int, repeated: bool, clicks: bool) -> None:
     theta[3] = -theta[3]
     few = rng.normal(size=(3, d))
     kinds = []
-    for t in range(700):
-        if t == 300:
+    for t in range(600):
+        if t == 250:
             theta[0] = -theta[0]
-        if t == 450:
-            theta[[1, 5, 7]] = -theta[1]
+        if t == 400:
+            theta[1::2] = -theta[1]
         x = few[rng.integers(3)] if repeated else rng.normal(size=d)
-        among = rng.permutation(8)[: rng.integers(1, 9)].tolist()
+        among = rng.permutation(12)[: rng.integers(1, 9)].tolist()
         decision = fast.select(x, among)
         assert decision.score == pytest.approx(max(slow.score(x, a) for a in among), abs=1e-8)
         assert fast.coefficients(decision.arm) == pytest.approx(
@@ -95,7 +95,7 @@ def test_false_alarms_come_at_the_rate_asked_for(d: int, clicks: float) -> None:
         left += len(policy.left)
         policy.reset_arms(policy.left)  # back into the group, so that all are watched
     assert 6 <= alarms <= 120
-    assert left >= 2
+    assert clicks or left >= 2
 
 
 def strays(policy: whim.PSLinUCBGroups, seed: int, stray: int, n: int = 400) -> list[Any]:
@@ -124,8 +124,8 @@ def test_the_group_forgets_the_arm_that_left() -> None:
     assert policy.inverse(3) == pytest.approx(others.inverse("all"), abs=1e-10)
 
 
-def test_plays_that_only_the_arm_knows_stay_with_the_group() -> None:
-    """The third direction comes up with arm 2 alone: without it the group would know nothing."""
+def test_a_direction_that_only_the_arm_knows_stays_known() -> None:
+    """The third comes up with arm 2 alone: taking all its plays out would lose every digit."""
     rng = np.random.default_rng(3)
     policy = given(["g"] * 4, n_features=3)
     arms = np.r_[3 * rng.integers(2, size=200), rng.integers(4, size=200)]
@@ -134,7 +134,7 @@ def test_plays_that_only_the_arm_knows_stay_with_the_group() -> None:
     events = policy.update_many(arms.tolist(), X, r)
     assert [event.arm for event in events] == [2]
     assert np.isfinite(policy.inverse(0)).all()
-    assert policy.inverse(0)[2, 2] < 0.5
+    assert policy.inverse(0)[2, 2] < 0.9
 
 
 def test_a_group_that_changes_restarts_whole() -> None:

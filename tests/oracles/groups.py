@@ -136,7 +136,7 @@ class GroupsOracle:
             worth = gain - PRICE * best[2] * rank_own
             if worth > most + 1e-6 * best[2]:
                 most, kept = worth, m
-        return best[1]._replace(kept=kept)
+        return best[1]._replace(kept=kept) if kept >= FEWEST else None
 
     def forget(self, group: Group, gone: list[int]) -> None:
         """Take plays out of a group, if the others know every direction of theirs."""
@@ -218,3 +218,7 @@ class GroupsOracle:
             return None
         group.plays, group.old = group.plays[-found.kept :], 0
         return "group", found
+
+
+# as in docs/math.md
+FEWEST = 4

@@ -29,6 +29,7 @@ EXPERIMENTS = {
     "synthetic/disjoint": ("synthetic", "disjoint"),
     "synthetic/hybrid": ("synthetic", "hybrid"),
     "synthetic/theorem": ("theorem", "theorem"),
+    "beyond/groups": ("groups", "groups"),
     "lastfm/table": ("lastfm", "table"),
     "lastfm/sensitivity": ("lastfm", "sensitivity"),
     "yahoo/table": ("yahoo", "table"),

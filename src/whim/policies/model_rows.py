@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from whim.kernels import factors, groups, scoretest, windows
+from whim.kernels import contrast, factors, groups, scoretest, windows
 from whim.policies.windowed import WindowPool, whole
 from whim.types import F64, I64, ArmId
 
@@ -34,7 +34,7 @@ class ModelRows(WindowPool):
         self._blanks: dict[str, npt.NDArray[Any]] = {
             "_kind": np.array(groups.UNUSED),
             "_clock": np.zeros(2, np.int64),
-            "_past": np.zeros(groups.PAST),
+            "_past": np.zeros(contrast.PAST),
             "_cum": factors.prior(d, ridge),
             "_flat": np.zeros(size + d + 2),
             "_table_rows": np.zeros(scoretest.TABLE, np.int64),
@@ -46,7 +46,7 @@ class ModelRows(WindowPool):
         self._room, self._sums = np.zeros(scoretest.room(d)), np.zeros(scoretest.room(d))
         self._work = np.zeros((4, max(d, 4)))
         self._scratch, self._side = factors.prior(d, 1.0)[None], np.zeros((d, d))
-        self._copies, self._totals = np.zeros((2, size + d + 2)), np.zeros(groups.PAST)
+        self._copies, self._totals = np.zeros((2, size + d + 2)), np.zeros(contrast.PAST)
         self._more_rows(1)
 
     def _more_rows(self, rows: int) -> None:
