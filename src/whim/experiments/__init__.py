@@ -29,11 +29,11 @@ EXPERIMENTS = {
     "synthetic/disjoint": ("synthetic", "disjoint"),
     "synthetic/hybrid": ("synthetic", "hybrid"),
     "synthetic/theorem": ("theorem", "theorem"),
-    "beyond/groups": ("groups", "groups"),
     "lastfm/table": ("lastfm", "table"),
     "lastfm/sensitivity": ("lastfm", "sensitivity"),
     "yahoo/table": ("yahoo", "table"),
     "yahoo/sensitivity": ("yahoo", "sensitivity"),
+    "beyond/groups": ("groups", "groups"),
 }
 
 

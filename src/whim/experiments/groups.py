@@ -36,6 +36,9 @@ class Size(NamedTuple):
     horizon: int
 
 
+FULL, QUICK = Size(2000, 20, 20_000), Size(400, 8, 4000)
+
+
 class Outcome(NamedTuple):
     """One policy in one run: regret as it grows, what left and should have, what restarted."""
 
@@ -47,9 +50,9 @@ class Outcome(NamedTuple):
 
 
 def groups(options: Options) -> Findings:
-    """Regret of grouped and ungrouped models where arms really are similar, and where some not."""
+    """Regret of one model a group and one an arm, where arms are alike and where some are not."""
     began = time.monotonic()
-    size = Size(400, 8, 4000) if options.quick else Size(2000, 20, 20_000)
+    size = QUICK if options.quick else FULL
     runs = options.choose(20, 4)
     worlds = [_world(size, share) for share in SHARES]
     tasks = [(share, run) for share in range(len(SHARES)) for run in range(runs)]
