@@ -32,10 +32,15 @@ def _made(grouped: bool, d: int, played: int = PLAYED, n_arms: int = ARMS) -> wh
     some = rng.choice(n_arms, played, replace=False)
     arms = some[rng.integers(played, size=PLAYS)]
     X = rng.normal(size=(PLAYS, d)) / np.sqrt(d)
-    theta = rng.normal(size=(GROUPS, d))
-    r = np.einsum("nd,nd->n", X, theta[arms % GROUPS]) + 0.1 * rng.normal(size=PLAYS)
-    policy.update_many(arms.tolist(), X, r)
+    policy.update_many(arms.tolist(), X, _rewards(X, arms, rng))
     return policy
+
+
+def _rewards(X: np.ndarray, arms: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The same for all arms of a group, but for the noise: nothing changes and no arm leaves."""
+    theta = np.random.default_rng(2).normal(size=(GROUPS, X.shape[1]))
+    means = np.einsum("nd,nd->n", X, theta[arms % GROUPS])
+    return np.asarray(means + 0.1 * rng.normal(size=len(X)))
 
 
 def _live(policy: whim.Policy, X: np.ndarray, pools: list[list[int]] | None) -> Callable[[], float]:
@@ -55,13 +60,15 @@ def _live(policy: whim.Policy, X: np.ndarray, pools: list[list[int]] | None) -> 
     return steps
 
 
-def _update(policy: whim.Policy, X: np.ndarray, arms: list[int]) -> Callable[[], float]:
-    contexts = list(X)
+def _update(policy: whim.Policy, X: np.ndarray, arms: np.ndarray) -> Callable[[], float]:
+    plays = zip(arms.tolist(), X, strict=True)
+    rewards = _rewards(X, arms, np.random.default_rng(3)).tolist()
+    contexts = list(plays)
 
     def steps() -> float:
         start = time.perf_counter()
-        for x, arm in zip(contexts, arms, strict=True):
-            policy.update(arm, x, float(x[0]))
+        for (arm, x), r in zip(contexts, rewards, strict=True):
+            policy.update(arm, x, r)
         return (time.perf_counter() - start) / len(contexts)
 
     return steps
@@ -74,7 +81,7 @@ def decisions(d: int, rounds: int = 15) -> list[Row]:
     one, own = _made(True, d), _made(False, d)
     few, many = rng.normal(size=(5, d)) / np.sqrt(d), rng.normal(size=(200, d)) / np.sqrt(d)
     pools = [rng.choice(ARMS, 1000, replace=False).tolist() for _ in range(200)]
-    arms = rng.integers(ARMS, size=200).tolist()
+    arms = rng.integers(ARMS, size=200)
     found = interleave(
         {
             "all": _live(one, few, None),
