@@ -120,7 +120,7 @@ def memory(d: int, played: int) -> Row:
     ours, theirs = sizes
     ratio = theirs / ours
     return Row(
-        what=f"g. memory, {played} arms played, d={d}", ours=ours, theirs=theirs, unit="MB",
+        what=f"g. memory, plays over {played} arms, d={d}", ours=ours, theirs=theirs, unit="MB",
         ratio=ratio, low=ratio, high=ratio, best=ratio, wanted="",
         note="resident, with the ids; the difference to a process without the policy",
     )  # fmt: skip
