@@ -56,6 +56,9 @@ FACTORIES: dict[str, Callable[[], Policy]] = {
     "pslinucb-disjoint-revisit": lambda: whim.PSLinUCBDisjoint(
         n_features=3, window=40, false_alarm=1e-3
     ),
+    "pslinucb-groups": lambda: whim.PSLinUCBGroups(
+        n_features=3, groups=2, n_item_features=2, window=40, false_alarm=1e-3
+    ),
     "pslinucb-hybrid": lambda: whim.PSLinUCBHybrid(
         n_features=3, n_item_features=2, window=12, threshold=0.2
     ),

@@ -149,7 +149,9 @@ def select_takes_the_best_score(factory: Factory, steps: int) -> None:
         decision = policy.select(x, candidates, cross=Z)
         assert scores.shape == (len(candidates),), "one score a candidate"
         assert not np.isnan(scores).any(), "scores are never nan"
-        assert decision.arm == candidates[int(np.argmax(scores))], "ties go to the first candidate"
+        equal = [candidates[i] for i in np.flatnonzero(scores == scores.max())]
+        first = min(equal, key=policy.plays) if policy.evens_out else equal[0]
+        assert decision.arm == first, "ties go to the first candidate, or the one played least"
         assert ranking[0] == decision, "the ranking starts with the decision"
         order = [d.score for d in ranking]
         assert order == sorted(order, reverse=True), "the ranking is best first"

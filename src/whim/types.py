@@ -57,6 +57,9 @@ class ChangeEvent:
         Of the test that fired, taken alone; ``None`` if it has none.
     direction
         Unit vector along which the coefficients moved; empty if the test does not say.
+    group
+        The group of arms whose shared model restarted (``PSLinUCBGroups``), of which ``arm`` gave
+        it away; ``plays`` and ``began`` then count the group's plays. ``None``: just the arm.
     """
 
     arm: ArmId | None
@@ -70,3 +73,4 @@ class ChangeEvent:
     began: int | None = None
     p_value: float | None = None
     direction: tuple[float, ...] = ()
+    group: ArmId | None = None

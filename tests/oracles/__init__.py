@@ -9,6 +9,7 @@ from .forgetting import (
     SWLinUCBDisjointOracle,
     SWLinUCBOracle,
 )
+from .groups import GroupsOracle
 from .hybrid import LinUCBHybridOracle, PSLinUCBHybridOracle, big_ridge, schur
 from .modified import ModifiedPSLinUCBOracle
 from .revisit import RevisitOracle
@@ -22,6 +23,7 @@ __all__ = [
     "DUCBOracle",
     "DenBandOracle",
     "DynamicLinUCBOracle",
+    "GroupsOracle",
     "LinUCBDisjointOracle",
     "LinUCBHybridOracle",
     "MUCBOracle",

@@ -34,6 +34,7 @@ EXPERIMENTS = {
     "yahoo/table": ("yahoo", "table"),
     "yahoo/sensitivity": ("yahoo", "sensitivity"),
     "beyond/revisit": ("revisit", "revisit"),
+    "beyond/groups": ("groups", "groups"),
 }
 
 

@@ -71,6 +71,6 @@ class Options:
             words.append(f"--runs {self.runs}")
         if self.seed:
             words.append(f"--seed {self.seed}")
-        if self.data is not None and not experiment.startswith("synthetic"):
+        if self.data is not None and not experiment.startswith(("synthetic", "beyond/groups")):
             words.append("--data DIR")
         return " ".join(words)

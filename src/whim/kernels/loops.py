@@ -23,6 +23,7 @@ from whim.kernels import (
     experts,
     factors,
     forgetting,
+    groups,
     hybrid,
     modified,
     packed,
@@ -37,10 +38,10 @@ from whim.types import F64, I64
 
 __all__ = [
     "CHANGED", "DRY", "EACH", "GROW", "MATCH", "NOT_FINITE", "ONE", "PACKED", "QUIET",
-    "cusum", "denband", "discounted_linear", "discounted_ucb", "drawn", "dynamic", "linucb",
-    "linucb_hybrid", "linucb_shared", "modified_ps", "monitored", "ps_disjoint", "ps_hybrid",
-    "ps_revisit", "ps_revisit_hybrid", "ps_scored", "ps_scored_hybrid", "sliding_linear",
-    "sliding_shared", "sliding_ucb", "thompson", "thompson_shared", "ucb",
+    "cusum", "denband", "discounted_linear", "discounted_ucb", "drawn", "dynamic", "grouped",
+    "linucb", "linucb_hybrid", "linucb_shared", "modified_ps", "monitored", "ps_disjoint",
+    "ps_hybrid", "ps_revisit", "ps_revisit_hybrid", "ps_scored", "ps_scored_hybrid",
+    "sliding_linear", "sliding_shared", "sliding_ucb", "thompson", "thompson_shared", "ucb",
 ]  # fmt: skip
 
 QUIET, CHANGED, GROW, NOT_FINITE, DRY = range(5)
@@ -292,11 +293,25 @@ def _modified_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
     )
 
 
+@inline
+def _grouped_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+) -> int:
+    cum, alpha, mark, rows, found, model, played = s[:7]
+    return groups.best(x, slots, rows[:0], model, played, cum, alpha, mark, rows, found)[0]
+
+
+@inline
+def _grouped_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    return groups.observe(row, x, r, *s[7:])
+
+
 linucb = _loop("linucb", _packed_decide, _own_learn, lean)
 thompson = _loop("thompson", _thompson_decide, _own_learn)
 ps_disjoint = _loop("ps_disjoint", _packed_decide, _ps_learn, lean)
 ps_scored = _loop("ps_scored", _packed_decide, _scored_learn, lean)
 ps_revisit = _loop("ps_revisit", _doubting_decide, _doubting_learn, lean)
+grouped = _loop("grouped", _grouped_decide, _grouped_learn, lean)
 modified_ps = _loop("modified_ps", _modified_decide, _modified_learn)
 
 

@@ -14,6 +14,7 @@ from whim.policies.modified_pslinucb import ModifiedPSLinUCB
 from whim.policies.mucb import MUCB
 from whim.policies.oracle_restart import OracleRestart
 from whim.policies.pslinucb_disjoint import PSLinUCBDisjoint
+from whim.policies.pslinucb_groups import PSLinUCBGroups
 from whim.policies.pslinucb_hybrid import PSLinUCBHybrid
 from whim.policies.random_policy import Random
 from whim.policies.registry import POLICIES, from_bytes, load, policy, register
@@ -38,6 +39,7 @@ __all__ = [
     "ModifiedPSLinUCB",
     "OracleRestart",
     "PSLinUCBDisjoint",
+    "PSLinUCBGroups",
     "PSLinUCBHybrid",
     "Policy",
     "Random",

@@ -220,9 +220,13 @@ class Policy(Slots, ABC):
             checks.integer("k", k, 1)
         self._evaluate(self._context(x), slots, self._crossed(cross, len(slots)), True)
         out = self._out[: len(slots)]
-        order = np.argsort(-out[:, 0], kind="stable")[:k]
+        order = self._ranked(slots)[:k]
         ids = self._table.id_of
         return [Decision(ids[slots[i]], *out[i].tolist()) for i in order.tolist()]
+
+    def _ranked(self, slots: I64) -> I64:
+        """Places of the candidates that were just scored, best first."""
+        return np.argsort(-self._out[: len(slots), 0], kind="stable")
 
     def scores_many(self, X: npt.ArrayLike, arms: Iterable[ArmId] | None = None) -> F64:
         """Scores of many contexts: (n, K) for the candidates, in ``policy.arms`` order by default.

@@ -101,6 +101,10 @@ class OracleRestart(Policy):
     def randomised(self) -> bool:
         return self._inner.randomised
 
+    @property
+    def evens_out(self) -> bool:
+        return self._inner.evens_out
+
     def plays(self, arm: ArmId) -> int:
         return self._inner.plays(arm)
 

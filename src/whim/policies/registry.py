@@ -22,6 +22,7 @@ from whim.policies.modified_pslinucb import ModifiedPSLinUCB
 from whim.policies.mucb import MUCB
 from whim.policies.oracle_restart import OracleRestart
 from whim.policies.pslinucb_disjoint import PSLinUCBDisjoint
+from whim.policies.pslinucb_groups import PSLinUCBGroups
 from whim.policies.pslinucb_hybrid import PSLinUCBHybrid
 from whim.policies.random_policy import Random
 from whim.policies.swlinucb import SWLinUCB
@@ -57,6 +58,7 @@ _BUILT_IN: tuple[type[Policy], ...] = (
     ModifiedPSLinUCB,
     OracleRestart,
     PSLinUCBDisjoint,
+    PSLinUCBGroups,
     PSLinUCBHybrid,
     Random,
     SWLinUCB,

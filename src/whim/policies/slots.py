@@ -155,6 +155,11 @@ class Slots:
         return self._draws
 
     @property
+    def evens_out(self) -> bool:
+        """Whether equal scores go to the arm with the fewest plays, as where arms share a model."""
+        return False
+
+    @property
     def params(self) -> dict[str, Any]:
         """The constructor's parameters."""
         return dict(self._params)

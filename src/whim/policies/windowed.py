@@ -6,7 +6,7 @@ from whim.kernels import windows
 from whim.policies.base import Policy
 from whim.types import F64, I64
 
-__all__ = ["RowWindows", "WindowPool"]
+__all__ = ["RowWindows", "WindowPool", "whole"]
 
 
 class WindowPool(Policy):
@@ -42,20 +42,23 @@ class RowWindows(WindowPool):
 
     def _verify(self) -> None:
         super()._verify()
-        ends = self._table_rows
-        chunks, places = self._pool.shape[:2]
-        whole = (
-            _inside(ends[:, [windows.HEAD, windows.TAIL]], chunks)
-            and _inside(ends[:, [windows.HEAD_AT, windows.TAIL_AT]], places + 1)
-            and _inside(ends[:, windows.COUNT], chunks * places + 1)
-        )
-        if not whole:
+        if not whole(self._table_rows, self._pool):
             raise ValueError("table_rows must name records of the pool")
 
     def _forget(self, slots: list[int], gone: bool) -> None:
         for slot in slots:
             windows.clear(self._table_rows, slot, self._links)
         super()._forget(slots, gone)
+
+
+def whole(ends: I64, pool: F64) -> bool:
+    """Whether rows of windows name records of the pool."""
+    chunks, places = pool.shape[:2]
+    return (
+        _inside(ends[:, [windows.HEAD, windows.TAIL]], chunks)
+        and _inside(ends[:, [windows.HEAD_AT, windows.TAIL_AT]], places + 1)
+        and _inside(ends[:, windows.COUNT], chunks * places + 1)
+    )
 
 
 def _inside(numbers: I64, end: int) -> bool:

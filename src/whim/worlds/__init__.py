@@ -2,6 +2,7 @@
 
 from whim.worlds.drifting import DriftingLinear
 from whim.worlds.episode import Episode, World
+from whim.worlds.grouped import GroupedLinear
 from whim.worlds.listeners import Listeners
 from whim.worlds.news import NewsLog, NewsWorld
 from whim.worlds.piecewise import PiecewiseLinear
@@ -10,6 +11,7 @@ from whim.worlds.rotating import RotatingLinear
 __all__ = [
     "DriftingLinear",
     "Episode",
+    "GroupedLinear",
     "Listeners",
     "NewsLog",
     "NewsWorld",

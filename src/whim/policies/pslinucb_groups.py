@@ -1,0 +1,362 @@
+"""``PSLinUCBGroups``: very many arms, one model a group, and arms that leave theirs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from whim import checks
+from whim.arms import check_id
+from whim.detectors import ScoreTest
+from whim.errors import InvalidInputError
+from whim.kernels import batch, factors, groups, windows
+from whim.kernels.jit import Direct
+from whim.policies import clusters, state
+from whim.policies.base import Loop
+from whim.policies.model_rows import ModelRows
+from whim.policies.scored import detailed
+from whim.types import F64, I64, ArmId, ChangeEvent
+
+__all__ = ["PSLinUCBGroups"]
+
+_CHOOSE, _OBSERVE = Direct(groups.choose), Direct(groups.observe)
+_UNKNOWN: I64 = np.zeros(0, np.int64)
+
+
+class PSLinUCBGroups(ModelRows):
+    """PSLinUCB for very many arms: the arms of a group share one model until one differs.
+
+    A decision scores each model that has a candidate, and takes the candidate of the best that
+    was played least. A reward teaches the group. Two score tests watch it: whether the group's
+    θ has changed, which restarts the group, and whether the arm's own plays have a θ of their
+    own. Such an arm leaves: from then on it has a model of its own, made of these plays, which
+    the group forgets.
+
+    Parameters
+    ----------
+    n_features
+        Length d of a context.
+    groups
+        ``"given"``: ``add_arms`` is told the group of each arm. A number: so many groups are
+        found by k-means in the item features of the arms that are added first, so add many at
+        once; later arms join the nearest centre. Needs scikit-learn.
+    n_item_features
+        Length m of an arm's features, scaled so that distances mean something; only for groups
+        that are to be found.
+    alpha
+        α >= 0: how many widths of optimism.
+    window
+        Plays that are kept of each group, and of each arm that was played; see
+        ``PSLinUCBDisjoint``.
+    false_alarm
+        Expected false alarms per play where nothing changes, shared by the two tests.
+    ridge
+        λ > 0; the paper's 1.
+    seed, ties
+        See ``Policy``; with ``ties="first"`` equal scores go to the arm played least, then to
+        the first.
+
+    Examples
+    --------
+    >>> policy = PSLinUCBGroups(n_features=1, groups="given")
+    >>> policy.add_arms(["jazz 1", "jazz 2", "rock 1"], groups=["jazz", "jazz", "rock"])
+    ['jazz 1', 'jazz 2', 'rock 1']
+    >>> arms, rewards = ["jazz 1", "jazz 2"] * 20, [0.8, 0.9, 0.9, 0.8] * 10
+    >>> policy.update_many(arms, [[1.0]] * 40, rewards)
+    []
+    >>> policy.coefficients("jazz 1") == policy.coefficients("jazz 2")
+    array([ True])
+
+    An arm that has become another leaves its group:
+
+    >>> [event] = policy.update_many(["jazz 2"] * 8, [[1.0]] * 8, [0.1, 0.2] * 4)
+    >>> event.arm, event.plays, event.began
+    ('jazz 2', 26, 21)
+    >>> policy.group("jazz 1"), policy.group("jazz 2")
+    ('jazz', None)
+    """
+
+    name = "pslinucb-groups"
+    _home: I64
+    _played: I64
+    _group_rows: I64
+    _labels: npt.NDArray[np.uint8]
+    _centres: F64
+
+    def __init__(
+        self,
+        *,
+        n_features: int,
+        groups: str | int,
+        n_item_features: int | None = None,
+        alpha: float = 1.0,
+        window: int = 256,
+        false_alarm: float = 1e-5,
+        ridge: float = 1.0,
+        seed: int = 0,
+        ties: str = "first",
+    ) -> None:
+        super().__init__(
+            locals(),
+            n_features=checks.integer("n_features", n_features, 1),
+            n_item_features=_item_features(groups, n_item_features),
+            seed=seed,
+            ties=ties,
+        )
+        d, m = n_features, self._m
+        self._alpha = checks.number("alpha", alpha, least=0)
+        self._ridge = checks.number("ridge", ridge, least=1e-30, most=1e30)
+        self._test = ScoreTest(false_alarm, window)
+        self._bounds = self._test.bounds(d)
+        self._shared = ScoreTest(self._test.false_alarm / 2, window).bounds(d)
+        self._never = np.full_like(self._shared, np.inf)
+        self._wanted = None if groups == "given" else int(groups)
+        self._names: dict[ArmId, int] = {}  # labels and the numbers of their groups
+        self._open_rows(d, self._ridge)
+        self._rows({"_home": np.zeros((), np.int64)})
+        self._keep(
+            _group_rows=np.zeros(0, np.int64),
+            _labels=np.zeros(0, np.uint8),
+            _centres=np.zeros((0, m)),
+        )
+
+    # -- arms -----------------------------------------------------------------------------------
+
+    def add_arms(
+        self,
+        arms: Iterable[ArmId],
+        features: npt.ArrayLike | None = None,
+        *,
+        groups: Iterable[ArmId] | None = None,
+    ) -> list[ArmId]:
+        """Add arms, each to a group; those that are live already are left as they are.
+
+        Parameters
+        ----------
+        arms
+            Ids: any hashable but bool and None.
+        features
+            One row an id, where groups are to be found.
+        groups
+            One label an id, where groups are given: text, numbers, bytes or tuples of them.
+
+        Returns
+        -------
+        list
+            The ids that are new.
+        """
+        ids = self._id_list(arms, "arms")
+        first = {arm: i for i, arm in reversed(list(enumerate(map(check_id, ids))))}
+        new = [first[arm] for arm in self._table.missing(ids)]
+        Y = self._item_features(ids, features)
+        if self._wanted is None:
+            homes = self._given(len(ids), groups, new)
+        else:
+            homes = self._nearest(Y, groups, new)
+        added = super().add_arms(ids, features)
+        slots = self._table.slots(added)
+        self._home[slots] = homes
+        self._model[slots] = self._group_rows[homes]
+        self._live_rows = None
+        return added
+
+    def _given(self, n: int, labels: Iterable[ArmId] | None, new: list[int]) -> I64:
+        """The groups of new arms by label; labels never seen are groups never seen."""
+        if labels is None:
+            if new:
+                raise InvalidInputError("groups must be given: one label for each new arm.")
+            return _UNKNOWN
+        names = [_label(label) for label in self._id_list(labels, "groups")]
+        if len(names) != n:
+            raise InvalidInputError(
+                f"groups must be one label an arm, {n} in all, got {len(names)}."
+            )
+        wanted = [names[i] for i in new]
+        for name in wanted:
+            if name not in self._names:
+                self._names[name] = self._new_group()
+        text = json.dumps([state.encode_id(name) for name in self._names])
+        self._labels = np.frombuffer(text.encode(), np.uint8)
+        return np.array([self._names[name] for name in wanted], np.int64)
+
+    def _nearest(self, Y: F64 | None, labels: Iterable[ArmId] | None, new: list[int]) -> I64:
+        """The groups of new arms by their features; the first arms make the groups."""
+        if labels is not None:
+            raise InvalidInputError(f"groups must be None: {self!r} finds them itself.")
+        if Y is None or not new:
+            return _UNKNOWN
+        if not len(self._centres):
+            self._centres = clusters.centres(Y[new], self._wanted or 1, self._params["seed"])
+            for _ in self._centres:
+                self._new_group()
+        return clusters.nearest(Y[new], self._centres)
+
+    def _new_group(self) -> int:
+        """A new group's number."""
+        self._group_rows = np.append(self._group_rows, self._new_row())
+        return len(self._group_rows) - 1
+
+    def group(self, arm: ArmId) -> ArmId | None:
+        """The label or number of an arm's group; ``None`` for an arm that has left it."""
+        slot = self._table.slot(arm)
+        left = self._kind[self._model[slot]] == groups.ONE
+        return None if left else self._label_of(int(self._home[slot]))
+
+    @property
+    def left(self) -> list[ArmId]:
+        """The live arms that have left their groups, in ``arms`` order."""
+        gone = self._live[self._kind[self._model[self._live]] == groups.ONE]
+        return [self._table.id_of[slot] for slot in gone.tolist()]
+
+    def _label_of(self, number: int) -> ArmId:
+        return number if self._wanted is not None else list(self._names)[number]
+
+    def reset_arms(self, arms: Iterable[ArmId] | None = None) -> None:
+        """Forget what was learnt of these arms (all by default), as if they were new.
+
+        Those that had left are back in their groups. A group forgets what it has learnt when all
+        its arms are reset; else it keeps it, and in it what these arms have taught.
+        """
+        super().reset_arms(arms)
+
+    def _forget(self, slots: list[int], gone: bool) -> None:
+        home, played = self._home[slots], self._played[slots]
+        for slot in slots:
+            windows.clear(self._ends, slot, self._links)
+            if self._kind[self._model[slot]] == groups.ONE:
+                self._free_row(int(self._model[slot]))
+        super()._forget(slots, gone)
+        if gone:
+            return
+        self._home[slots], self._played[slots] = home, played
+        self._model[slots] = self._group_rows[home]
+        self._live_rows = None
+        others = self._live[~np.isin(self._live, slots)]
+        for number in np.setdiff1d(home, self._home[others]).tolist():
+            self._blank(int(self._group_rows[number]))
+
+    def _verify(self) -> None:
+        super()._verify()
+        if self._wanted is None:
+            coded = json.loads(self._labels.tobytes() or "[]")
+            self._names = {state.decode_id(c): i for i, c in enumerate(coded)}
+        rows, live = self._group_rows, self._table.live
+        made = len(self._names) if self._wanted is None else len(self._centres)
+        if self._centres.shape[1:] != (self._m,) or rows.shape != (made,):
+            raise ValueError(f"group_rows must be one a group, got {rows.shape}")
+        inside = ((rows >= 0) & (rows < len(self._kind))).all()
+        if not inside or (self._kind[rows] != groups.SHARED).any():
+            raise ValueError("group_rows must name models that arms share")
+        home = self._home[live]
+        if not ((home >= 0) & (home < made)).all():
+            raise ValueError("home must name groups")
+
+    # -- decisions ------------------------------------------------------------------------------
+
+    @property
+    def evens_out(self) -> bool:
+        return not self._random_ties
+
+    def _choose(self, x: F64, slots: I64, cross: F64 | None) -> tuple[int, float, float, float]:
+        if self._random_ties:
+            return super()._choose(x, slots, cross)
+        known = self._all_rows() if slots is self._everyone else _UNKNOWN
+        found: tuple[int, float, float, float] = _CHOOSE.call(
+            x, slots, known, self._model, self._played, self._cum, self._alpha, self._mark,
+            self._among, self._found,
+        )  # fmt: skip
+        if found[0] < 0:  # not finite
+            checks.vector("x", x, self._d)
+        return found
+
+    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
+        return groups.score(
+            x, slots, self._model, self._cum, self._alpha, self._mark, self._among, self._found,
+            self._out,
+        )  # fmt: skip
+
+    def _ranked(self, slots: I64) -> I64:
+        if self._random_ties:
+            return super()._ranked(slots)
+        return np.lexsort((self._played[slots], -self._out[: len(slots), 0]))
+
+    def _score_many(self, X: F64, slots: I64) -> F64:
+        d = X.shape[1]
+        rows, place = np.unique(self._model[slots], return_inverse=True)
+        P = np.empty((len(rows), factors.packed_size(d)))
+        batch.pack_rows(self._cum, rows, d, P)
+        T = np.ascontiguousarray(self._cum[rows, P.shape[1] :])
+        return batch.bounds(X, T, P, self._alpha)[:, place]
+
+    # -- rewards --------------------------------------------------------------------------------
+
+    def _state(self) -> tuple[Any, ...]:
+        return (
+            self._spare, self._bounds, self._shared, self._never, self._ridge, self._model,
+            self._kind, self._played, self._ends, self._clock, self._past, self._cum, self._flat,
+            self._pool, self._links, self._table_rows, self._work, self._room, self._scratch,
+            self._sums, self._side, self._copies, self._totals,
+        )  # fmt: skip
+
+    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
+        status: int = _OBSERVE.call(slot, x, reward, *self._state())
+        return status
+
+    def _observe_many(
+        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
+    ) -> tuple[int, int]:
+        return groups.observe_many(start, slots, X, rewards, *self._state())
+
+    def _loop(self) -> Loop:
+        mine = self._cum, self._alpha, self._mark, self._among, self._found
+        return Loop("grouped", (*mine, self._model, self._played, *self._state()))
+
+    def _event(self, slot: int) -> ChangeEvent:
+        if self._kind[self._spare] != groups.UNUSED:  # the arm that left has it
+            self._taken()
+        d = self._d
+        _, before, after, found = self._work.tolist()
+        row = self._model[slot]
+        shared = self._kind[row] == groups.SHARED
+        event = ChangeEvent(
+            arm=self._table.id_of[slot],
+            step=self._step,
+            plays=int(self._clock[row, groups.EVER]) if shared else self._plays[slot],
+            statistic=found[0],
+            threshold=found[1],
+            theta_before=tuple(before[:d]),
+            theta_after=tuple(after[:d]),
+            window=int(found[3]),
+            group=self._label_of(int(self._home[slot])) if shared else None,
+        )
+        return detailed(event, int(found[2]))
+
+
+def _item_features(groups: object, n_item_features: object) -> int:
+    """m, from how groups come about."""
+    if groups == "given" and isinstance(groups, str):
+        if n_item_features is not None:
+            raise InvalidInputError(
+                "n_item_features must be None where groups are given, since nothing looks at "
+                f"them, got {n_item_features!r}."
+            )
+        return 0
+    if isinstance(groups, (str, bool)) or not isinstance(groups, (int, np.integer)) or groups < 1:
+        raise InvalidInputError(f"groups must be 'given' or an integer >= 1, got {groups!r}.")
+    return checks.integer("n_item_features", n_item_features, 1)
+
+
+def _label(label: object) -> ArmId:
+    """A label in its plain form, one that can be saved."""
+    try:
+        name = check_id(label)
+        state.encode_id(name)
+    except InvalidInputError:
+        raise InvalidInputError(
+            f"groups must be labels of text, numbers, bytes or tuples of them, got {label!r}."
+        ) from None
+    return name
