@@ -43,13 +43,13 @@ _SINGULAR = 1e-9  # a pivot that is rounding, relative to its diagonal
 _LEAST_FREE = 8  # residuals that the noise must be known from, or 2k
 _PRICE = 6.0  # see _began
 _EQUAL = 1e-6  # variances: equal but for rounding
-_STEP, _STEP_MORE = 1.2, 0.14  # fitted: what rare clicks, which come in steps, fall short by
+_ONE_SIDED = 2.0 * math.log(2.0)  # rare clicks surprise by coming, hardly by staying away
 _ROUNDING = 1e-12  # of a mean square: the noise that arithmetic itself makes
 
 
 def room(d: int) -> int:
-    """Numbers of scratch that a test needs: a fit and the noise; the sums that it is made of."""
-    return 2 * (factors.packed_size(d) + d + 1)
+    """Numbers of scratch for a test: a fit and the noise; the sums it is made of; d pivots."""
+    return 2 * (factors.packed_size(d) + d + 1) + d
 
 
 @inline
@@ -201,18 +201,21 @@ def _examine(
     noise = max(total - gain, _ROUNDING * flat[row, at + 1]) / free
     room[size + d] = noise
     found = _tempered(gain / noise, k, free)
-    if found >= least and table[row, BINARY] == table[row, PLAYS]:
+    if found < least or table[row, BINARY] < table[row, PLAYS]:
+        return found, k, n
+    # the bound of k lies k - 1 or more above that of 1; clicks add less than half
+    if 1.5 * found >= least + (k - 1):
         rate = flat[row, at + 1] / table[row, PLAYS]
         spread = rate * (1.0 - rate)
         if spread <= 0.0:  # all rewards are equal
             return 0.0, 0, n
-        known = free * min(1.0, 2.0 * spread / max(1.0 - 4.0 * spread, 1e-9))
-        deviance = _clicks(n, d, chunk, place, gain, noise, rate, pool, links, room)
-        deviance += (_STEP + _STEP_MORE * k) * (1.0 - 4.0 * spread)
+        even = 4.0 * spread
         ratio = gain / noise
-        if deviance > ratio:  # a lighter tail: half of it, and less where one outcome is rare
-            deviance = ratio + 2.0 * spread * (deviance - ratio)
-        found = _tempered(deviance, k, known)
+        value = _clicks(n, d, chunk, place, gain, noise, rate, pool, links, room)
+        value += _ONE_SIDED * (1.0 - even)
+        if value > ratio:  # a lighter tail than the normal: trusted by half, rare clicks hardly
+            value = ratio + 0.5 * even * even * (value - ratio)
+        found = _tempered(value, k, free * min(1.0, 0.5 * even / max(1.0 - even, 1e-9)))
     return found, k, n
 
 
@@ -221,55 +224,120 @@ def _clicks(
     n: int, d: int, chunk: int, place: int, gain: float, noise: float, rate: float,
     pool: F64, links: I64, room: F64,
 ) -> float:  # fmt: skip
-    """Twice the large-deviation rate of clicks where the normal law has ``gain / noise``.
+    """What clicks have in place of ``gain / noise``, by the saddlepoint approximation.
 
     Along the direction β that the window moved in, gain = Σ aᵢεᵢ + what the plays before add,
     aᵢ = xᵢᵀβ. The former has the cumulants of clicks, the latter those of a normal number, and
-    both together the variance gain · noise. Twice the Legendre transform of their sum.
+    both together the variance gain · noise. K is the cumulant function of their sum and
+    K'(t) = gain.
     """
     size = d * (d + 1) // 2
-    beta = room[size : size + d]
+    beta, pivots = room[size : size + d], room[room.shape[0] - d :]
     for i in range(d - 1, -1, -1):
         k = i * (i + 1) // 2
+        pivots[i] = room[k + i]
         for j in range(i):
             if room[j * (j + 3) // 2] > 0.0:
                 beta[j] -= room[k + j] * beta[i]
     squares, largest = 0.0, 0.0
     c, p = chunk, place
     for _ in range(n):
-        a = 0.0
-        for j in range(d):
-            a += pool[c, p, j] * beta[j]
+        a = _along(pool[c, p], beta)
         squares += a * a
         largest = max(largest, abs(a))
         c, p = windows.advance(pool, links, c, p)
     if largest == 0.0:
         return 0.0
-    weight = noise / (rate * (1.0 - rate))
+    t = _tilt(n, chunk, place, gain, noise, rate, squares, largest, beta, pool, links)
+    spread = rate * (1.0 - rate)
+    rest = max(1.0 - squares / gain, 0.0)
+    cumulant = 0.5 * rest * gain * noise * t * t
+    for j in range(size):
+        room[j] = 0.0
+    c, p = chunk, place
+    for _ in range(n):
+        x = pool[c, p]
+        a = _along(x, beta)
+        grown = math.exp(t * a)
+        mean = 1.0 + rate * (grown - 1.0)
+        cumulant += (math.log(mean) - t * a * rate) * noise / spread
+        share = rest + (1.0 - rest) * max(1.0, grown / (mean * mean))
+        k = 0
+        for i in range(d):
+            weighted = share * x[i]
+            for j in range(i + 1):
+                room[k + j] += weighted * x[j]
+            k += i + 1
+        c, p = windows.advance(pool, links, c, p)
+    rate_function = 2.0 * (t * gain - cumulant)
+    if rate_function <= 0.0:
+        return 0.0
+    return (
+        rate_function + math.log(t * t * gain * noise / rate_function) + _widened(d, pivots, room)
+    )
+
+
+@inline
+def _along(x: F64, beta: F64) -> float:
+    a = 0.0
+    for j in range(beta.shape[0]):
+        a += x[j] * beta[j]
+    return a
+
+
+@jit
+def _tilt(
+    n: int, chunk: int, place: int, gain: float, noise: float, rate: float, squares: float,
+    largest: float, beta: F64, pool: F64, links: I64,
+) -> float:  # fmt: skip
+    """The root of K'(t) = gain, or 40 / largest if that is less, by Newton's rule for ln K'."""
     rest = noise * max(gain - squares, 0.0)
-    low, high = 0.0, 40.0 / largest
-    best = 0.0
-    for _ in range(50):  # the root of K'(t) = gain, by halving
-        t = 0.5 * (low + high)
-        cumulant, slope = 0.5 * rest * t * t, rest * t
+    high = 40.0 / largest
+    low = t = min(math.log1p(largest / noise) / largest, high)  # Poisson jumps, all the largest
+    for _ in range(50):
+        slope, curve = rest * t, rest
         c, p = chunk, place
         for _ in range(n):
-            a = 0.0
-            for j in range(d):
-                a += pool[c, p, j] * beta[j]
+            a = _along(pool[c, p], beta)
             grown = math.exp(t * a)
             mean = 1.0 + rate * (grown - 1.0)
-            cumulant += weight * (math.log(mean) - t * a * rate)
-            slope += weight * a * rate * (grown / mean - 1.0)
+            slope += noise * a * (grown - 1.0) / mean
+            curve += noise * a * a * grown / (mean * mean)
             c, p = windows.advance(pool, links, c, p)
-        best = max(best, t * gain - cumulant)
         if slope < gain:
             low = t
         else:
             high = t
-        if high - low <= 1e-3 * high:
+        before = t
+        t += slope / curve * math.log(gain / slope) if curve > 0.0 else high
+        if not low < t < high:
+            t = 0.5 * (low + high)
+        if abs(t - before) <= 1e-4 * before:
             break
-    return 2.0 * best
+    return t
+
+
+@jit
+def _widened(d: int, pivots: F64, room: F64) -> float:
+    """ln det of the matrix in ``room`` over that of the one with these ``pivots``."""
+    found = 0.0
+    k = 0
+    for i in range(d):
+        m = 0
+        for j in range(i):
+            for h in range(j):
+                room[k + j] -= room[k + h] * room[m + h]
+            m += j + 1
+        m = 0
+        for j in range(i):
+            share = room[k + j] / room[m + j] if pivots[j] > 0.0 else 0.0
+            room[k + i] -= share * room[k + j]
+            room[k + j] = share
+            m += j + 1
+        if pivots[i] > 0.0:
+            found += math.log(room[k + i] / pivots[i])
+        k += i + 1
+    return found
 
 
 @jit
