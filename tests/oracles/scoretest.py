@@ -58,7 +58,8 @@ def saddlepoint(X: Matrix, a: Vector, gain: float, noise: float, rate: float, ra
     before = np.linalg.svd(X, compute_uv=False)[:rank]
     weights = np.sqrt(rest + (1 - rest) * wider)
     after = np.linalg.svd(X * weights[:, None], compute_uv=False)[:rank]
-    return float(w + np.log(t * t * gain * noise / w) + 2 * np.log(after / before).sum())
+    inner = min(0.0, np.log(t * t * gain * noise / w))
+    return float(w + inner + WIDER * 2 * np.log(after / before).sum())
 
 
 class ScoreTestOracle:
@@ -117,7 +118,7 @@ class ScoreTestOracle:
             moved = X[-n:] @ (window.theta - whole.theta)
             spread = float(r.mean() * (1 - r.mean()))
             clicks = saddlepoint(X[-n:], moved, gain, noise, float(r.mean()), window.rank)
-            clicks += 2 * np.log(2) * (1 - 4 * spread)
+            clicks += STEP * (1 - 4 * spread)
             ratio = clicks if clicks < ratio else ratio + 8 * spread**2 * (clicks - ratio)
             free *= min(1.0, 2 * spread / max(1 - 4 * spread, 1e-9))
         return (free + k / 2 - 1) * float(np.log1p(ratio / free)), k, noise
@@ -158,3 +159,4 @@ class ScoreTestOracle:
 
 # fitted, as in docs/math.md
 PRICE = 6.0
+STEP, WIDER = 1.0, 0.8

@@ -33,6 +33,7 @@ EXPERIMENTS = {
     "lastfm/sensitivity": ("lastfm", "sensitivity"),
     "yahoo/table": ("yahoo", "table"),
     "yahoo/sensitivity": ("yahoo", "sensitivity"),
+    "beyond/calibration": ("calibration", "calibration"),
 }
 
 
