@@ -15,6 +15,7 @@ from whim.experiments import (
     EXPERIMENTS,
     Findings,
     Options,
+    calibration,
     groups,
     lastfm,
     revisit,
@@ -37,6 +38,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lastfm, "Listeners", lambda: Listeners(n_users=150, heard=15))
     monkeypatch.setattr(groups, "QUICK", groups.Size(60, 4, 300))
     monkeypatch.setattr(theorem, "HORIZONS", (400, 800, 1600))
+    monkeypatch.setattr(calibration, "PLAYS", 1000)
 
 
 def options(tmp_path: Path, **more: object) -> Options:

@@ -37,23 +37,29 @@ def least_squares(X: Matrix, r: Vector) -> Fit:
     return Fit(theta, float(np.sum((r - X @ theta) ** 2)), int(rank))
 
 
-def deviance(a: Vector, gain: float, noise: float, rate: float) -> float:
-    """Twice the Legendre transform, at ``gain``, of the cumulants of clicks weighted by ``a``."""
-    weight = noise / (rate * (1 - rate))
-    rest = noise * max(gain - float(a @ a), 0.0)
+def saddlepoint(X: Matrix, a: Vector, gain: float, noise: float, rate: float, rank: int) -> float:
+    """What clicks have in place of gain / noise; ``a`` is what the window moved its plays by."""
+    spread = rate * (1 - rate)
+    rest = max(gain - float(a @ a), 0.0) / gain
 
-    def cumulant(t: float) -> float:
-        clicks = np.log1p(rate * np.expm1(t * a)) - t * a * rate
-        return float(weight * clicks.sum() + rest * t * t / 2)
+    def tilted(t: float) -> Vector:
+        return np.asarray(1 / (1 + (1 / rate - 1) * np.exp(-t * a)))
 
     def slope(t: float) -> float:
-        grown = np.exp(t * a)
-        clicks = a * rate * (grown / (1 + rate * (grown - 1)) - 1)
-        return float(weight * clicks.sum() + rest * t)
+        return float(noise / spread * a @ (tilted(t) - rate) + rest * gain * noise * t)
 
     most = 40 / float(np.abs(a).max())
     t = most if slope(most) < gain else bisect(lambda t: slope(t) - gain, 0.0, most, maxiter=1000)
-    return 2 * (t * gain - cumulant(t))
+    clicks = np.log1p(rate * np.expm1(t * a)) - t * a * rate
+    w = 2 * (t * gain - float(noise / spread * clicks.sum() + rest * gain * noise * t * t / 2))
+    if w <= 0:
+        return 0.0
+    wider = np.maximum(tilted(t) * (1 - tilted(t)) / spread, 1.0)
+    before = np.linalg.svd(X, compute_uv=False)[:rank]
+    weights = np.sqrt(rest + (1 - rest) * wider)
+    after = np.linalg.svd(X * weights[:, None], compute_uv=False)[:rank]
+    inner = min(0.0, np.log(t * t * gain * noise / w))
+    return float(w + inner + WIDER * 2 * np.log(after / before).sum())
 
 
 class ScoreTestOracle:
@@ -107,13 +113,13 @@ class ScoreTestOracle:
         if set(r.tolist()) <= {0.0, 1.0}:
             if r.mean() in (0.0, 1.0):
                 return 0.0, 0, 0.0
-            fitted = X[-n:] @ (window.theta - whole.theta)
-            spread = float(r.mean() * (1 - r.mean()))
-            steps = (STEP + STEP_MORE * k) * (1 - 4 * spread)
             if (free + k / 2 - 1) * np.log1p(ratio / free) < self.bound(n, 1):
                 return 0.0, 0, 0.0
-            clicks = steps + deviance(fitted, gain, noise, float(r.mean()))
-            ratio = clicks if clicks < ratio else ratio + 2 * spread * (clicks - ratio)
+            moved = X[-n:] @ (window.theta - whole.theta)
+            spread = float(r.mean() * (1 - r.mean()))
+            clicks = saddlepoint(X[-n:], moved, gain, noise, float(r.mean()), window.rank)
+            clicks += STEP * (1 - 4 * spread)
+            ratio = clicks if clicks < ratio else ratio + 8 * spread**2 * (clicks - ratio)
             free *= min(1.0, 2 * spread / max(1 - 4 * spread, 1e-9))
         return (free + k / 2 - 1) * float(np.log1p(ratio / free)), k, noise
 
@@ -151,6 +157,6 @@ class ScoreTestOracle:
         return found._replace(kept=kept)
 
 
-# fitted constants, as in docs/math.md
+# fitted, as in docs/math.md
 PRICE = 6.0
-STEP, STEP_MORE = 1.2, 0.14
+STEP, WIDER = 1.0, 0.8

@@ -35,6 +35,7 @@ EXPERIMENTS = {
     "yahoo/sensitivity": ("yahoo", "sensitivity"),
     "beyond/revisit": ("revisit", "revisit"),
     "beyond/groups": ("groups", "groups"),
+    "beyond/calibration": ("calibration", "calibration"),
 }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whim.kernels import factors, scoretest, windows
+from whim.kernels import factors, law, scoretest, windows
 from whim.kernels.jit import jit
 from whim.types import F64, I64
 
@@ -48,9 +48,9 @@ def _contrast(d: int, sums: F64, whole: F64, side: F64, room: F64) -> tuple[floa
             u = whole[0, k + i]
             for h in range(d):
                 side[j, h] += u * side[i, h]
-    for j in range(at, room.shape[0] - 1):
+    for j in range(at, at + size + d):
         room[j] = sums[j]
-    room[room.shape[0] - 1] = 0.0
+    room[at + size + d] = 0.0
     for h in range(d):
         p = at
         for i in range(d):
@@ -66,7 +66,7 @@ def _contrast(d: int, sums: F64, whole: F64, side: F64, room: F64) -> tuple[floa
             for j in range(i + 1, d):
                 room[at + j * (j + 1) // 2 + i] = 0.0
             room[at + size + i] = 0.0
-    loss, rank = scoretest._fit(d, room)
+    loss, rank = scoretest.fit(d, room)
     return -loss, rank
 
 
@@ -74,9 +74,9 @@ def _contrast(d: int, sums: F64, whole: F64, side: F64, room: F64) -> tuple[floa
 def _own(d: int, sums: F64, room: F64) -> int:
     """Rank of the arm's plays; ``room`` is left with their fit."""
     at = d * (d + 3) // 2 + 1
-    for j in range(at, room.shape[0]):
+    for j in range(at, 2 * at):
         room[j] = sums[j]
-    return scoretest._fit(d, room)[1]
+    return scoretest.fit(d, room)[1]
 
 
 @jit
@@ -103,25 +103,20 @@ def _value(
     n: int, d: int, chunk: int, place: int, least: float, gain: float, k: int, totals: F64,
     sums: F64, pool: F64, links: I64, room: F64,
 ) -> tuple[float, float]:  # fmt: skip
-    """The χ² value of T = ``gain``, as ``scoretest._examine`` has it, and the noise."""
+    """The χ² value of T = ``gain``, as ``scoretest.examine`` has it, and the noise."""
     free = totals[FREE] - k
-    if k < 1 or free < max(scoretest._LEAST_FREE, 2 * k) or gain <= 0.0:
+    if k < 1 or free < max(scoretest.LEAST_FREE, 2 * k) or gain <= 0.0:
         return 0.0, 0.0
-    noise = max(totals[LOSS] - gain, scoretest._ROUNDING * totals[SQUARES]) / free
-    ratio = gain / noise
-    found = scoretest._tempered(ratio, k, free)
-    if found >= least and totals[BINARY] == totals[PLAYS]:
+    noise = max(totals[LOSS] - gain, scoretest.ROUNDING * totals[SQUARES]) / free
+    found = law.tempered(gain / noise, k, free)
+    if found < least or totals[BINARY] < totals[PLAYS]:
+        return found, noise
+    if 1.5 * found >= least + (k - 1):
         rate = totals[SQUARES] / totals[PLAYS]
-        spread = rate * (1.0 - rate)
-        if spread <= 0.0:
+        if rate <= 0.0 or rate >= 1.0:
             return 0.0, noise
         _own(d, sums, room)
-        known = free * min(1.0, 2.0 * spread / max(1.0 - 4.0 * spread, 1e-9))
-        deviance = scoretest._clicks(n, d, chunk, place, gain, noise, rate, pool, links, room)
-        deviance += (scoretest._STEP + scoretest._STEP_MORE * k) * (1.0 - 4.0 * spread)
-        if deviance > ratio:
-            deviance = ratio + 2.0 * spread * (deviance - ratio)
-        found = scoretest._tempered(deviance, k, known)
+        found = law.clicked(n, d, chunk, place, gain, noise, rate, k, free, pool, links, room)
     return found, noise
 
 
@@ -134,11 +129,11 @@ def _since(
     sums[:] = 0.0
     most, kept = -np.inf, 1
     for n in range(1, ends[slot, windows.COUNT] + 1):
-        chunk, place = scoretest._newest(slot, n, pool, links, ends)
-        scoretest._gather(0, 1, d, chunk, place, whole, pool, links, sums)
+        chunk, place = scoretest.newest(slot, n, pool, links, ends)
+        scoretest.gather(0, 1, d, chunk, place, whole, pool, links, sums)
         gain, _ = _contrast(d, sums, whole, side, room)
-        gain -= scoretest._PRICE * noise * _own(d, sums, room)
-        if gain > most + scoretest._EQUAL * noise:
+        gain -= scoretest.PRICE * noise * _own(d, sums, room)
+        if gain > most + scoretest.EQUAL * noise:
             most, kept = gain, n
     return kept
 
@@ -172,7 +167,7 @@ def differs(
     for j in range(whole.shape[1]):
         whole[0, j] = flat[row, j]
     rank = int(totals[PLAYS] - totals[FREE])
-    square = scoretest._residual(whole, 0, x, r, rank, work[0])
+    square = scoretest.residual(whole, 0, x, r, rank, work[0])
     totals[PLAYS] += 1.0
     totals[SQUARES] += r * r
     if square >= 0.0:
@@ -186,11 +181,11 @@ def differs(
         if n > ends[slot, windows.COUNT] or plays % (n >> 2):
             break
         least = bounds[i, 1]
-        chunk, place = scoretest._newest(slot, n, pool, links, ends)
+        chunk, place = scoretest.newest(slot, n, pool, links, ends)
         if _small(n, d, chunk, place, least, totals[LOSS], totals[FREE], whole, pool, links):
             continue
         sums[:] = 0.0
-        scoretest._gather(0, n, d, chunk, place, whole, pool, links, sums)
+        scoretest.gather(0, n, d, chunk, place, whole, pool, links, sums)
         gain, k = _contrast(d, sums, whole, side, room)
         found, level = _value(n, d, chunk, place, least, gain, k, totals, sums, pool, links, room)
         if k > 0 and found >= most * bounds[i, k]:
@@ -215,7 +210,7 @@ def _broad(
     """
     for j in range(whole.shape[1]):
         whole[0, j] = flat[row, j]
-    start, first = scoretest._newest(row, n, pool, links, table)
+    start, first = scoretest.newest(row, n, pool, links, table)
     worst, most = -1.0, -1.0
     chunk, place = start, first
     for _ in range(n):
@@ -235,10 +230,10 @@ def _broad(
         chunk, place = start, first
         for _ in range(n):
             if (pool[chunk, place, d + 2] == worst) == (turn == 1):
-                scoretest._gather(0, 1, d, chunk, place, whole, pool, links, sums)
+                scoretest.gather(0, 1, d, chunk, place, whole, pool, links, sums)
             chunk, place = windows.advance(pool, links, chunk, place)
         if turn == 0:
-            if sums[sums.shape[0] - 1] == 0.0:
+            if sums[d * (d + 3) + 1] == 0.0:
                 return True
             gain, k = _contrast(d, sums, whole, side, room)
     everything, _ = _contrast(d, sums, whole, side, room)
@@ -261,7 +256,7 @@ def turned(
         n = scoretest.SHORTEST << i
         if n >= plays or plays % (n >> 2):
             break
-        found, k, gathered = scoretest._examine(
+        found, k, gathered = scoretest.examine(
             row, n, gathered, d, bounds[i, 1], flat, pool, links, table, room
         )
         if k < 1 or found < most * bounds[i, k]:
@@ -274,6 +269,6 @@ def turned(
         gathered = 0
     if noise <= 0.0:
         return 0
-    kept = scoretest._began(row, d, noise, pool, links, table, whole, work[0])
+    kept = scoretest.began(row, d, noise, pool, links, table, whole, work[0])
     work[3, 3] = kept
     return kept

@@ -177,7 +177,7 @@ def _leave(
     for j in range(windows.ENDS):
         table[own, j] = ends[slot, j]
         ends[slot, j] = 0
-    scoretest._restart(own, kept, d, ridge, cum, flat, pool, links, table, work[0])
+    scoretest.restart(own, kept, d, ridge, cum, flat, pool, links, table, work[0])
     _without(row, own, d, cum, flat, pool, links, table, past, work, copies, totals)
     for j in range(d):
         work[2, j] = cum[own, theta + j]
@@ -248,7 +248,7 @@ def observe(
         return QUIET
     for j in range(d):
         work[1, j] = cum[row, theta + j]
-    scoretest._restart(row, kept, d, ridge, cum, flat, pool, links, table, work[0])
+    scoretest.restart(row, kept, d, ridge, cum, flat, pool, links, table, work[0])
     for j in range(d):
         work[2, j] = cum[row, theta + j]
     for j in range(contrast.PAST):

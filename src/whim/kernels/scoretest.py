@@ -16,18 +16,17 @@ that is linear in x. ``take`` has ``cum`` decide, a ridge model an arm; hybrid p
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from whim.kernels import factors, windows
+from whim.kernels import factors, law, windows
 from whim.kernels.disjoint import CHANGED, GROW, NOT_FINITE, QUIET
 from whim.kernels.jit import inline, jit, lean
 from whim.types import F64, I64
 
 __all__ = [
-    "BINARY", "FREE", "FRESH", "PLAYS", "SHORTEST", "TABLE", "anew", "changed", "learn", "observe",
-    "observe_many", "room", "slides", "take",
+    "BINARY", "EQUAL", "FREE", "FRESH", "LEAST_FREE", "PLAYS", "PRICE", "ROUNDING", "SHORTEST",
+    "TABLE", "anew", "began", "changed", "examine", "fit", "gather", "learn", "newest", "observe",
+    "observe_many", "residual", "restart", "room", "slides", "take",
 ]  # fmt: skip
 
 # columns of ``table`` after those of the window: since the restart, plays, residuals that exist,
@@ -42,20 +41,19 @@ FRESH = -1.0
 _LOOSE = 1e12  # variance of θ before the first play, in units of σ²/|x|²
 _NEW = 1e6  # a leverage that only a new direction has
 _SINGULAR = 1e-9  # a pivot that is rounding, relative to its diagonal
-_LEAST_FREE = 8  # residuals that the noise must be known from, or 2k
-_PRICE = 6.0  # see _began
-_EQUAL = 1e-6  # variances: equal but for rounding
-_STEP, _STEP_MORE = 1.2, 0.14  # fitted: what rare clicks, which come in steps, fall short by
-_ROUNDING = 1e-12  # of a mean square: the noise that arithmetic itself makes
+LEAST_FREE = 8  # residuals that the noise must be known from, or 2k
+PRICE = 6.0  # see began
+EQUAL = 1e-6  # variances: equal but for rounding
+ROUNDING = 1e-12  # of a mean square: the noise that arithmetic itself makes
 
 
 def room(d: int) -> int:
-    """Numbers of scratch that a test needs: a fit and the noise; the sums that it is made of."""
-    return 2 * (factors.packed_size(d) + d + 1)
+    """Numbers of scratch for a test: a fit and the noise; the sums it is made of; d pivots."""
+    return 2 * (factors.packed_size(d) + d + 1) + d
 
 
 @inline
-def _residual(flat: F64, row: int, x: F64, r: float, rank: int, w: F64) -> float:
+def residual(flat: F64, row: int, x: F64, r: float, rank: int, w: F64) -> float:
     """Teach the flat model, of ``rank`` directions, one play; its squared residual, or FRESH."""
     d = x.shape[0]
     if flat[row, 0] == 0.0:
@@ -86,7 +84,7 @@ def _count(row: int, r: float, square: float, d: int, flat: F64, table: I64) -> 
 
 
 @inline
-def _newest(row: int, n: int, pool: F64, links: I64, table: I64) -> tuple[int, int]:
+def newest(row: int, n: int, pool: F64, links: I64, table: I64) -> tuple[int, int]:
     """Where the newest n records of a window start."""
     skip = table[row, windows.HEAD_AT] + table[row, windows.COUNT] - n
     chunk = table[row, windows.HEAD]
@@ -96,7 +94,7 @@ def _newest(row: int, n: int, pool: F64, links: I64, table: I64) -> tuple[int, i
 
 
 @jit
-def _gather(
+def gather(
     row: int, count: int, d: int, chunk: int, place: int, flat: F64, pool: F64, links: I64,
     room: F64,
 ) -> None:  # fmt: skip
@@ -122,7 +120,7 @@ def _gather(
 
 
 @jit
-def _fit(d: int, room: F64) -> tuple[float, int]:
+def fit(d: int, room: F64) -> tuple[float, int]:
     """Least squares of what was gathered: loss and rank.
 
     ``room`` is left with the factors L, D of Σ x xᵀ packed by rows and, after them, D⁻¹L⁻¹ Σ x e.
@@ -161,14 +159,8 @@ def _fit(d: int, room: F64) -> tuple[float, int]:
     return loss, rank
 
 
-@inline
-def _tempered(statistic: float, k: int, free: float) -> float:
-    """A χ² value for a ratio whose noise was estimated from ``free`` residuals (Bartlett)."""
-    return (free + 0.5 * k - 1.0) * math.log1p(statistic / free)
-
-
 @jit
-def _examine(
+def examine(
     row: int, n: int, gathered: int, d: int, least: float, flat: F64, pool: F64, links: I64,
     table: I64, room: F64,
 ) -> tuple[float, int, int]:  # fmt: skip
@@ -179,7 +171,7 @@ def _examine(
     """
     size = d * (d + 1) // 2
     at = size + d
-    chunk, place = _newest(row, n, pool, links, table)
+    chunk, place = newest(row, n, pool, links, table)
     squares = 0.0
     fresh = 0
     c, p = chunk, place
@@ -193,108 +185,48 @@ def _examine(
     total = flat[row, at]
     if table[row, FREE] * squares < least * (total - squares):
         return 0.0, 0, gathered
-    _gather(row, n - gathered, d, chunk, place, flat, pool, links, room)
-    loss, rank = _fit(d, room)
+    gather(row, n - gathered, d, chunk, place, flat, pool, links, room)
+    loss, rank = fit(d, room)
     k = rank - fresh
     free = table[row, FREE] - k
     gain = squares - loss
-    if k < 1 or free < max(_LEAST_FREE, 2 * k) or gain <= 0.0:
+    if k < 1 or free < max(LEAST_FREE, 2 * k) or gain <= 0.0:
         return 0.0, 0, n
-    noise = max(total - gain, _ROUNDING * flat[row, at + 1]) / free
+    noise = max(total - gain, ROUNDING * flat[row, at + 1]) / free
     room[size + d] = noise
-    found = _tempered(gain / noise, k, free)
-    if found >= least and table[row, BINARY] == table[row, PLAYS]:
+    found = law.tempered(gain / noise, k, free)
+    if found < least or table[row, BINARY] < table[row, PLAYS]:
+        return found, k, n
+    # the bound of k lies k - 1 or more above that of 1; clicks add less than half
+    if 1.5 * found >= least + (k - 1):
         rate = flat[row, at + 1] / table[row, PLAYS]
-        spread = rate * (1.0 - rate)
-        if spread <= 0.0:  # all rewards are equal
+        if rate <= 0.0 or rate >= 1.0:  # all rewards are equal
             return 0.0, 0, n
-        known = free * min(1.0, 2.0 * spread / max(1.0 - 4.0 * spread, 1e-9))
-        deviance = _clicks(n, d, chunk, place, gain, noise, rate, pool, links, room)
-        deviance += (_STEP + _STEP_MORE * k) * (1.0 - 4.0 * spread)
-        ratio = gain / noise
-        if deviance > ratio:  # a lighter tail: half of it, and less where one outcome is rare
-            deviance = ratio + 2.0 * spread * (deviance - ratio)
-        found = _tempered(deviance, k, known)
+        found = law.clicked(n, d, chunk, place, gain, noise, rate, k, free, pool, links, room)
     return found, k, n
 
 
 @jit
-def _clicks(
-    n: int, d: int, chunk: int, place: int, gain: float, noise: float, rate: float,
-    pool: F64, links: I64, room: F64,
-) -> float:  # fmt: skip
-    """Twice the large-deviation rate of clicks where the normal law has ``gain / noise``.
-
-    Along the direction β that the window moved in, gain = Σ aᵢεᵢ + what the plays before add,
-    aᵢ = xᵢᵀβ. The former has the cumulants of clicks, the latter those of a normal number, and
-    both together the variance gain · noise. Twice the Legendre transform of their sum.
-    """
-    size = d * (d + 1) // 2
-    beta = room[size : size + d]
-    for i in range(d - 1, -1, -1):
-        k = i * (i + 1) // 2
-        for j in range(i):
-            if room[j * (j + 3) // 2] > 0.0:
-                beta[j] -= room[k + j] * beta[i]
-    squares, largest = 0.0, 0.0
-    c, p = chunk, place
-    for _ in range(n):
-        a = 0.0
-        for j in range(d):
-            a += pool[c, p, j] * beta[j]
-        squares += a * a
-        largest = max(largest, abs(a))
-        c, p = windows.advance(pool, links, c, p)
-    if largest == 0.0:
-        return 0.0
-    weight = noise / (rate * (1.0 - rate))
-    rest = noise * max(gain - squares, 0.0)
-    low, high = 0.0, 40.0 / largest
-    best = 0.0
-    for _ in range(50):  # the root of K'(t) = gain, by halving
-        t = 0.5 * (low + high)
-        cumulant, slope = 0.5 * rest * t * t, rest * t
-        c, p = chunk, place
-        for _ in range(n):
-            a = 0.0
-            for j in range(d):
-                a += pool[c, p, j] * beta[j]
-            grown = math.exp(t * a)
-            mean = 1.0 + rate * (grown - 1.0)
-            cumulant += weight * (math.log(mean) - t * a * rate)
-            slope += weight * a * rate * (grown / mean - 1.0)
-            c, p = windows.advance(pool, links, c, p)
-        best = max(best, t * gain - cumulant)
-        if slope < gain:
-            low = t
-        else:
-            high = t
-        if high - low <= 1e-3 * high:
-            break
-    return 2.0 * best
-
-
-@jit
-def _began(
+def began(
     row: int, d: int, noise: float, pool: F64, links: I64, table: I64, scratch: F64, w: F64
 ) -> int:
     """How many of the newest plays are of the new regime, most likely: the largest T.
 
-    Each direction that they alone must teach costs ``_PRICE`` variances: a play that brings one
+    Each direction that they alone must teach costs ``PRICE`` variances: a play that brings one
     is explained for nothing, whichever regime it is of.
     """
     for j in range(scratch.shape[1]):
         scratch[0, j] = 0.0
     gain, most, kept, rank = 0.0, -np.inf, 1, 0
     for n in range(1, min(table[row, windows.COUNT], table[row, PLAYS] - 1) + 1):
-        chunk, place = _newest(row, n, pool, links, table)
+        chunk, place = newest(row, n, pool, links, table)
         x = pool[chunk, place, :d]
-        square = _residual(scratch, 0, x, pool[chunk, place, d], rank, w)
+        square = residual(scratch, 0, x, pool[chunk, place, d], rank, w)
         before = pool[chunk, place, d + 1]
         if square < 0.0:
             rank += 1
-        gain += max(before, 0.0) - (square if square >= 0.0 else _PRICE * noise)
-        if gain > most + _EQUAL * noise:
+        gain += max(before, 0.0) - (square if square >= 0.0 else PRICE * noise)
+        if gain > most + EQUAL * noise:
             most, kept = gain, n
     return kept
 
@@ -306,7 +238,7 @@ def learn(
     """Teach the flat model one record, which gets its residual, and count it."""
     r = pool[chunk, place, d]
     rank = table[row, PLAYS] - table[row, FREE]
-    square = _residual(flat, row, pool[chunk, place, :d], r, rank, w)
+    square = residual(flat, row, pool[chunk, place, :d], r, rank, w)
     pool[chunk, place, d + 1] = square
     _count(row, r, square, d, flat, table)
 
@@ -352,7 +284,7 @@ def _test(
         n = SHORTEST << i
         if n >= plays or plays % (n >> 2):
             break
-        found, k, gathered = _examine(
+        found, k, gathered = examine(
             row, n, gathered, d, bounds[i, 1], flat, pool, links, table, room
         )
         if k > 0 and found >= most * bounds[i, k]:
@@ -362,7 +294,7 @@ def _test(
             noise = room[at]
     if not reached:
         return 0
-    kept = _began(row, d, noise, pool, links, table, scratch, w)
+    kept = began(row, d, noise, pool, links, table, scratch, w)
     verdict[3] = kept
     return kept
 
@@ -381,7 +313,7 @@ def anew(row: int, d: int, flat: F64, pool: F64, links: I64, table: I64, w: F64)
 
 
 @jit
-def _restart(
+def restart(
     row: int, kept: int, d: int, ridge: float, cum: F64, flat: F64, pool: F64, links: I64,
     table: I64, w: F64,
 ) -> None:  # fmt: skip
@@ -419,7 +351,7 @@ def take(
     theta = d * (d + 1) // 2
     for j in range(d):
         work[1, j] = cum[row, theta + j]
-    _restart(row, kept, d, ridge, cum, flat, pool, links, table, work[0])
+    restart(row, kept, d, ridge, cum, flat, pool, links, table, work[0])
     for j in range(d):
         work[2, j] = cum[row, theta + j]
     return CHANGED
