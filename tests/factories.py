@@ -60,6 +60,16 @@ FACTORIES: dict[str, Callable[[], Policy]] = {
         n_features=4, n_cross_features=2, window=8, threshold=0.2,
         g_pre="literal", first_window="literal",
     ),
+    "linucb-watched": lambda: whim.LinUCBWatched(
+        n_features=3, warmup=8, settings={"threshold": 4.0}
+    ),
+    "linucb-watched-page-hinkley": lambda: whim.LinUCBWatched(
+        n_features=2, detector="page-hinkley", warmup=4, watch="square",
+        settings={"threshold": 1.0, "min_instances": 5, "mode": "up"},
+    ),
+    "linucb-watched-adwin": lambda: whim.LinUCBWatched(
+        n_features=3, detector="adwin", warmup=4, settings={"delta": 0.2, "clock": 4}
+    ),
     "modified-pslinucb": lambda: whim.ModifiedPSLinUCB(
         n_features=3, window=10, b=0.3, c=0.3, gamma=0.2
     ),

@@ -29,6 +29,7 @@ from whim.kernels import (
     scoretest,
     slaves,
     uniform,
+    watched,
 )
 from whim.kernels.jit import inline, jit, lean
 from whim.types import F64, I64
@@ -36,15 +37,15 @@ from whim.types import F64, I64
 __all__ = [
     "CHANGED", "DRY", "EACH", "GROW", "MATCH", "NOT_FINITE", "ONE", "PACKED", "QUIET",
     "cusum", "denband", "discounted_linear", "discounted_ucb", "drawn", "dynamic", "linucb",
-    "linucb_hybrid", "linucb_shared", "modified_ps", "monitored", "ps_disjoint", "ps_hybrid",
-    "ps_scored", "sliding_linear", "sliding_shared", "sliding_ucb", "thompson", "thompson_shared",
-    "ucb",
+    "linucb_hybrid", "linucb_shared", "linucb_watched", "modified_ps", "monitored",
+    "ps_disjoint", "ps_hybrid", "ps_scored", "sliding_linear", "sliding_shared", "sliding_ucb",
+    "thompson", "thompson_shared", "ucb",
 ]  # fmt: skip
 
 QUIET, CHANGED, GROW, NOT_FINITE, DRY = range(5)
 MATCH, ONE, EACH = range(3)
 # whose ``out`` is the scratch of kernels.packed
-PACKED = frozenset(("linucb", "ps_disjoint", "ps_scored"))
+PACKED = frozenset(("linucb", "linucb_watched", "ps_disjoint", "ps_scored"))
 
 State = tuple[Any, ...]
 
@@ -255,6 +256,12 @@ def _scored_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 
 @inline
+def _watched_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    cum, _, warmup, squared, drift, threshold, ridge, _, marks, work = s
+    return watched.take(row, x, r, warmup, squared, drift, threshold, ridge, cum, marks, work)
+
+
+@inline
 def _modified_decide(
     s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
 ) -> int:
@@ -274,6 +281,7 @@ linucb = _loop("linucb", _packed_decide, _own_learn, lean)
 thompson = _loop("thompson", _thompson_decide, _own_learn)
 ps_disjoint = _loop("ps_disjoint", _packed_decide, _ps_learn, lean)
 ps_scored = _loop("ps_scored", _packed_decide, _scored_learn, lean)
+linucb_watched = _loop("linucb_watched", _packed_decide, _watched_learn, lean)
 modified_ps = _loop("modified_ps", _modified_decide, _modified_learn)
 
 
