@@ -33,6 +33,9 @@ EXPERIMENTS = {
     "lastfm/sensitivity": ("lastfm", "sensitivity"),
     "yahoo/table": ("yahoo", "table"),
     "yahoo/sensitivity": ("yahoo", "sensitivity"),
+    "beyond/detection": ("detection", "detection"),
+    "beyond/power": ("power", "power"),
+    "beyond/clicks": ("beyond", "clicks"),
 }
 
 
