@@ -70,6 +70,12 @@ FACTORIES: dict[str, Callable[[], Policy]] = {
     "linucb-watched-adwin": lambda: whim.LinUCBWatched(
         n_features=3, detector="adwin", warmup=4, settings={"delta": 0.2, "clock": 4}
     ),
+    "pslinucb-hybrid-score": lambda: whim.PSLinUCBHybrid(
+        n_features=3, n_item_features=2, window=40, false_alarm=1e-3
+    ),
+    "pslinucb-hybrid-score-given": lambda: whim.PSLinUCBHybrid(
+        n_features=2, n_cross_features=2, window=16, false_alarm=1e-3
+    ),
     "modified-pslinucb": lambda: whim.ModifiedPSLinUCB(
         n_features=3, window=10, b=0.3, c=0.3, gamma=0.2
     ),

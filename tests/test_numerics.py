@@ -153,10 +153,12 @@ def test_a_million_updates_of_the_hybrid(threshold: float | None) -> None:
     near(found.beta, beta, 1e-9)
 
 
-def test_thousands_of_changes_of_the_hybrid() -> None:
+@pytest.mark.parametrize("threshold", [0.3, None])
+def test_thousands_of_changes_of_the_hybrid(threshold: float | None) -> None:
     """A0 is refactored at each change: after thousands it is still that of all segments."""
     d, m, arms, n, window = 3, 2, 3, 300_000, 20
-    policy = whim.PSLinUCBHybrid(n_features=d, n_item_features=m, window=window, threshold=0.3)
+    sizes = {"n_features": d, "n_item_features": m, "window": window}
+    policy = whim.PSLinUCBHybrid(**sizes, threshold=threshold)
     rng = np.random.default_rng(4)
     Y = rng.normal(size=(arms, m))
     policy.add_arms(range(arms), features=Y)
@@ -164,13 +166,15 @@ def test_thousands_of_changes_of_the_hybrid() -> None:
     chosen = rng.integers(arms, size=n)
     level = rng.normal(size=(n // 200, arms)).repeat(200, axis=0)
     r = level[np.arange(n), chosen] + 0.1 * rng.standard_normal(n)
+    if threshold is None:  # the contexts have no constant, so that a level is no interest
+        r *= X[:, 0]
     events = policy.update_many(chosen, X, r)
     assert len(events) > 3000
     A0, b0 = np.eye(d * m), np.zeros(d * m)
     for arm, y in enumerate(Y):
         mine, rewards = X[chosen == arm], r[chosen == arm]
-        # a segment starts with the window in which the change was found
-        starts = [0] + [event.plays - window for event in events if event.arm == arm]
+        # a segment starts with the plays that were kept when the change was found
+        starts = [0] + [event.plays - event.window for event in events if event.arm == arm]
         for start, stop in zip(starts, [*starts[1:], len(rewards)], strict=True):
             rows = mine[start:stop]
             A = np.eye(d) + rows.T @ rows
@@ -350,6 +354,34 @@ def test_the_hybrid_without_changes_at_any_scale(scale: float, shape: str) -> No
 def test_the_hybrid_through_changes_at_any_scale(scale: float, shape: str, g_pre: str) -> None:
     """The same through changes, at each of which A0 is taken apart and put together."""
     hybrid_at_scale(scale, shape, changes=True, g_pre=g_pre)
+
+
+@any_scale
+def test_the_hybrid_s_score_test_at_any_scale(scale: float, shape: str) -> None:
+    """The same through changes that the score test finds; each keeps as many plays as it says."""
+    d, k = 2, 4
+    policy = whim.PSLinUCBHybrid(n_features=d, n_item_features=2, window=16)
+    policy.add_arms(["a"], features=[[1.0, 1.0]])
+    ledger = Ledger(d=d, k=k, window=1000, seed_first=False)
+    ledger.add("a")
+    rng = np.random.default_rng(8)
+    for t in range(120):
+        x, z = rng.normal(size=d), scale * SHAPES[shape](rng, k) * rng.normal()
+        r = float(x[0] * (-1) ** (t // 30)) + 0.05 * float(rng.normal())
+        event = policy.update("a", x, r, cross=z)
+        ledger.learn("a", x, z, r, changed=False)
+        if event is not None:
+            seen = ledger.inside["a"]
+            ledger.freeze(seen[: -event.window])
+            ledger.inside["a"] = seen[-event.window :]
+        if t % 40 == 39:
+            for x_at, z_at in ((x, z), (np.zeros(d), np.array([0.2, -0.6, 0.8, 0.1])), (x, 0 * z)):
+                found = policy.rank(x_at, ["a"], cross=z_at[None])[0]
+                expected = big_exact(ledger, x_at, z_at)
+                assert found.width == pytest.approx(math.sqrt(expected.square), rel=1e-8, abs=0)
+                bound = 1.0 + abs(expected.mean) + found.width
+                assert abs(found.mean - expected.mean) <= 1e-8 * bound
+    assert len(ledger.frozen) == 3
 
 
 # -- windows ---------------------------------------------------------------------------------------

@@ -359,7 +359,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "mucb": {"window": 4, "threshold": 1.0, "gamma": 0.1},
     "oracle-restart": {"policy": whim.UCB(), "changes": [3]},
     "pslinucb-disjoint": {"n_features": 2},
-    "pslinucb-hybrid": {"n_features": 2, "n_item_features": 2, "threshold": 0.1},
+    "pslinucb-hybrid": {"n_features": 2, "n_item_features": 2},
     "random": {},
     "swlinucb": {"n_features": 2, "n_item_features": 2, "payoff": "cross", "window": 5},
     "swucb": {"window": 5},
@@ -420,7 +420,7 @@ EXTRA: dict[tuple[str, str], list[Any]] = {
     ("mucb", "window"): [1, 3, 7],
     ("modified-pslinucb", "window"): [1, 3, 7],
     ("pslinucb-disjoint", "window"): [1, 7],
-    ("pslinucb-hybrid", "window"): [1],
+    ("pslinucb-hybrid", "window"): [1, 7],
     ("pslinucb-disjoint", "n_features"): [None],
     ("linucb-disjoint", "n_features"): [None],
     ("linucb-watched", "n_features"): [None],
@@ -428,7 +428,11 @@ EXTRA: dict[tuple[str, str], list[Any]] = {
     ("dlinucb", "gamma"): [0],
     ("ducb", "gamma"): [0],
 }
-FINE = {("pslinucb-disjoint", "window"), ("pslinucb-disjoint", "threshold")}  # as None
+FINE = {  # as None
+    (name, parameter)
+    for name in ("pslinucb-disjoint", "pslinucb-hybrid")
+    for parameter in ("window", "threshold")
+}
 PARAMETERS = [
     (name, parameter)
     for name, cls in sorted(whim.POLICIES.items())

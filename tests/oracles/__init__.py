@@ -11,6 +11,7 @@ from .forgetting import (
 )
 from .hybrid import LinUCBHybridOracle, PSLinUCBHybridOracle, big_ridge, schur
 from .modified import ModifiedPSLinUCBOracle
+from .scorehybrid import ScoreTestHybridOracle
 from .scoretest import ScoreTestOracle
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "SWLinUCBDisjointOracle",
     "SWLinUCBOracle",
     "SWUCBOracle",
+    "ScoreTestHybridOracle",
     "ScoreTestOracle",
     "UCBOracle",
     "big_ridge",

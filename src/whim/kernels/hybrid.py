@@ -18,15 +18,9 @@ from whim.kernels.jit import inline, jit, lean
 from whim.types import F64, I64
 
 __all__ = [
-    "choose",
-    "freeze",
-    "learn_many",
-    "learn_one",
-    "observe",
-    "observe_many",
-    "pack",
-    "score",
-]
+    "CUM", "PRE", "choose", "freeze", "join", "learn_many", "learn_one", "leave", "observe",
+    "observe_many", "own", "pack", "restart", "score", "theta", "trade",
+]  # fmt: skip
 
 CUM, PRE = range(2)
 
@@ -118,7 +112,7 @@ def _residual(M: F64, row: int, x: F64, z: F64) -> None:
 
 
 @jit
-def _own(M: F64, row: int, x: F64, z: F64, r: float, w: F64, u: F64) -> tuple[float, float]:
+def own(M: F64, row: int, x: F64, z: F64, r: float, w: F64, u: F64) -> tuple[float, float]:
     """Let the arm's own model learn; leaves u of the model before, returns g and the error e."""
     d, k = x.shape[0], z.shape[0]
     at = d * (d + 1) // 2
@@ -137,7 +131,7 @@ def _own(M: F64, row: int, x: F64, z: F64, r: float, w: F64, u: F64) -> tuple[fl
 
 
 @jit
-def _join(shared: F64, which: int, g: float, error: float, u: F64, h: F64) -> None:
+def join(shared: F64, which: int, g: float, error: float, u: F64, h: F64) -> None:
     """Let β learn: one least-squares step with feature u, target e and weight g."""
     k = u.shape[0]
     beta = k * (k + 1) // 2
@@ -148,8 +142,8 @@ def _join(shared: F64, which: int, g: float, error: float, u: F64, h: F64) -> No
 
 
 @jit
-def _leave(shared: F64, which: int, g: float, error: float, u: F64, h: F64, v: F64) -> None:
-    """Let β unlearn: undo what ``_join`` with the same u, e and g added. Scales u by √g."""
+def leave(shared: F64, which: int, g: float, error: float, u: F64, h: F64, v: F64) -> None:
+    """Let β unlearn: undo what ``join`` with the same u, e and g added. Scales u by √g."""
     k = u.shape[0]
     beta = k * (k + 1) // 2
     root = np.sqrt(g)
@@ -171,8 +165,8 @@ def learn_one(
         return NOT_FINITE
     z, u, w = work[0, :k], work[1, :k], work[2]
     uniform.feature(kind, x, features, row, cross, 0, z)
-    g, error = _own(cum, row, x, z, r, w, u)
-    _join(shared, CUM, g, error, u, w)
+    g, error = own(cum, row, x, z, r, w, u)
+    join(shared, CUM, g, error, u, w)
     return QUIET
 
 
@@ -185,12 +179,12 @@ def learn_many(
     z, u, w = work[0, :k], work[1, :k], work[2]
     for i in range(slots.shape[0]):
         uniform.feature(kind, X[i], features, slots[i], cross, i, z)
-        g, error = _own(cum, slots[i], X[i], z, rewards[i], w, u)
-        _join(shared, CUM, g, error, u, w)
+        g, error = own(cum, slots[i], X[i], z, rewards[i], w, u)
+        join(shared, CUM, g, error, u, w)
 
 
 @jit
-def _theta(M: F64, row: int, shared: F64, which: int, d: int, k: int, out: F64) -> None:
+def theta(M: F64, row: int, shared: F64, which: int, d: int, k: int, out: F64) -> None:
     """θ = t - Cβ."""
     at = d * (d + 1) // 2
     beta = k * (k + 1) // 2
@@ -202,18 +196,18 @@ def _theta(M: F64, row: int, shared: F64, which: int, d: int, k: int, out: F64) 
 
 
 @jit
-def restart(
-    row: int, d: int, k: int, exact: bool, ridge: float, cum: F64, pre: F64, shared: F64,
-    pool: F64, links: I64, table: I64, work: F64,
+def trade(
+    row: int, d: int, k: int, z_at: int, r_at: int, exact: bool, ridge: float, cum: F64, pre: F64,
+    shared: F64, pool: F64, links: I64, table: I64, work: F64,
 ) -> None:  # fmt: skip
     """The arm becomes a new one that has seen just its window; the old one stays in G, frozen.
 
     G_cum trades S(pre ∪ window) for S(pre) + S(window), the equation after a detection, by
     rank-one steps: first the window joins as a new arm's, then it leaves as the old one's. In
     this order no direction is ever left with the ridge alone, so no digits are lost. G_pre takes
-    S(window) when ``exact`` and becomes G_cum when literal.
+    S(window) when ``exact``. ``pre`` is left with the whole old arm. A record's z and r stand at
+    ``z_at`` and ``r_at``.
     """
-    size = cum.shape[1]
     u, w, v = work[1, :k], work[2], work[3]
     count = table[row, windows.COUNT]
     head, head_at = table[row, windows.HEAD], table[row, windows.HEAD_AT]
@@ -221,17 +215,27 @@ def restart(
     chunk, place = head, head_at
     for _ in range(count):
         old = pool[chunk, place]
-        g, error = _own(cum, row, old[:d], old[d : d + k], old[d + k], w, u)
-        _join(shared, CUM, g, error, u, w)
+        g, error = own(cum, row, old[:d], old[z_at : z_at + k], old[r_at], w, u)
+        join(shared, CUM, g, error, u, w)
         if exact:
-            _join(shared, PRE, g, error, u, w)
+            join(shared, PRE, g, error, u, w)
         chunk, place = windows.advance(pool, links, chunk, place)
     chunk, place = head, head_at
     for _ in range(count):
         old = pool[chunk, place]
-        g, error = _own(pre, row, old[:d], old[d : d + k], old[d + k], w, u)
-        _leave(shared, CUM, g, error, u, w, v)
+        g, error = own(pre, row, old[:d], old[z_at : z_at + k], old[r_at], w, u)
+        leave(shared, CUM, g, error, u, w, v)
         chunk, place = windows.advance(pool, links, chunk, place)
+
+
+@jit
+def restart(
+    row: int, d: int, k: int, exact: bool, ridge: float, cum: F64, pre: F64, shared: F64,
+    pool: F64, links: I64, table: I64, work: F64,
+) -> None:  # fmt: skip
+    """After a change, ``trade``; M_pre is then M_cum, and G_pre becomes G_cum when literal."""
+    size = cum.shape[1]
+    trade(row, d, k, d, d + k, exact, ridge, cum, pre, shared, pool, links, table, work)
     if not exact:
         for j in range(shared.shape[1]):
             shared[PRE, j] = shared[CUM, j]
@@ -252,8 +256,8 @@ def freeze(
     chunk, place = table[row, windows.HEAD], table[row, windows.HEAD_AT]
     for _ in range(table[row, windows.COUNT]):
         old = pool[chunk, place]
-        g, error = _own(pre, row, old[:d], old[d : d + k], old[d + k], w, u)
-        _join(shared, PRE, g, error, u, w)
+        g, error = own(pre, row, old[:d], old[d : d + k], old[d + k], w, u)
+        join(shared, PRE, g, error, u, w)
         chunk, place = windows.advance(pool, links, chunk, place)
 
 
@@ -275,8 +279,8 @@ def _observe(
         pre[row, size + d + j] += z[j]
     pool[chunk, place, d + k] = r
     pre[row, size + d + k] += r
-    g, error = _own(cum, row, x, z, r, w, u)
-    _join(shared, CUM, g, error, u, w)
+    g, error = own(cum, row, x, z, r, w, u)
+    join(shared, CUM, g, error, u, w)
     if table[row, windows.COUNT] < window:
         return QUIET
 
@@ -295,17 +299,17 @@ def _observe(
     statistic = abs(residual) / window
     first = seed_first and table[row, SEEDED] == 0
     if first or statistic >= threshold:
-        _theta(cum, row, shared, CUM, d, k, work[4])
+        theta(cum, row, shared, CUM, d, k, work[4])
         restart(row, d, k, exact, ridge, cum, pre, shared, pool, links, table, work)
-        _theta(cum, row, shared, CUM, d, k, work[5])
+        theta(cum, row, shared, CUM, d, k, work[5])
         work[6, 0] = statistic
         table[row, SEEDED] = 1
         return QUIET if first else CHANGED
 
     chunk, place = windows.pop(table, row, pool, links)
     old = pool[chunk, place]
-    g, error = _own(pre, row, old[:d], old[d : d + k], old[d + k], w, u)
-    _join(shared, PRE, g, error, u, w)
+    g, error = own(pre, row, old[:d], old[d : d + k], old[d + k], w, u)
+    join(shared, PRE, g, error, u, w)
     table[row, POPS] += 1
     if table[row, POPS] >= window:
         table[row, POPS] = 0

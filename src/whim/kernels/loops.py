@@ -26,6 +26,7 @@ from whim.kernels import (
     hybrid,
     modified,
     packed,
+    scorehybrid,
     scoretest,
     slaves,
     uniform,
@@ -38,8 +39,8 @@ __all__ = [
     "CHANGED", "DRY", "EACH", "GROW", "MATCH", "NOT_FINITE", "ONE", "PACKED", "QUIET",
     "cusum", "denband", "discounted_linear", "discounted_ucb", "drawn", "dynamic", "linucb",
     "linucb_hybrid", "linucb_shared", "linucb_watched", "modified_ps", "monitored",
-    "ps_disjoint", "ps_hybrid", "ps_scored", "sliding_linear", "sliding_shared", "sliding_ucb",
-    "thompson", "thompson_shared", "ucb",
+    "ps_disjoint", "ps_hybrid", "ps_scored", "ps_scored_hybrid", "sliding_linear",
+    "sliding_shared", "sliding_ucb", "thompson", "thompson_shared", "ucb",
 ]  # fmt: skip
 
 QUIET, CHANGED, GROW, NOT_FINITE, DRY = range(5)
@@ -345,10 +346,23 @@ def _ps_hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
     )  # fmt: skip
 
 
+@inline
+def _scored_hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    (
+        cum, shared, k, _, kind, features, rows, _, bounds, ridge, pre, flat, pool, links, table,
+        work, room, scratch,
+    ) = s  # fmt: skip
+    return scorehybrid.observe(
+        kind, x, row, features, rows, r, bounds, ridge, cum, pre, flat, shared, k, pool, links,
+        table, work, room, scratch,
+    )  # fmt: skip
+
+
 linucb_shared = _loop("linucb_shared", _shared_decide, _shared_learn)
 thompson_shared = _loop("thompson_shared", _thompson_shared, _shared_learn)
 linucb_hybrid = _loop("linucb_hybrid", _hybrid_decide, _hybrid_learn)
 ps_hybrid = _loop("ps_hybrid", _hybrid_decide, _ps_hybrid_learn)
+ps_scored_hybrid = _loop("ps_scored_hybrid", _hybrid_decide, _scored_hybrid_learn)
 
 
 # -- models that forget, and ensembles ----------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The score test of PSLinUCB over nested window lengths, one ridge model an arm (docs/math.md).
+"""The score test of PSLinUCB over nested window lengths (docs/math.md), and disjoint payoffs.
 
 Is the newest stretch of n plays explained as well by one θ with all plays before it as by a θ of
 its own? With least-squares losses, T = loss(all) - loss(before) - loss(window) answers for every
@@ -6,10 +6,12 @@ direction of a change at once. loss(all) - loss(before) is the sum over the wind
 one-step-ahead residuals, each over its variance factor: they are kept with the plays, so a test
 costs one fit of the window.
 
-``cum`` is the model that decides, M_cum. ``flat`` is the same without a ridge to speak of, whose
-residuals owe nothing to a prior, then the sum of its squared residuals and of r². A window's
-record is x, r and the squared residual, or ``FRESH`` where x had a direction never seen before
-and no residual exists.
+``flat`` is a model of the arm's plays without a ridge to speak of, whose residuals owe nothing to
+a prior, then the sum of its squared residuals and of r². A window's record is x, r and the squared
+residual, or ``FRESH`` where x had a direction never seen before and no residual exists; then what
+else the policy keeps of a play. ``learn``, ``changed`` and ``anew`` are the test, for any model
+that is linear in x. ``take`` has ``cum`` decide, a ridge model an arm; hybrid payoffs are in
+``scorehybrid``.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from whim.kernels.jit import inline, jit, lean
 from whim.types import F64, I64
 
 __all__ = [
-    "BINARY", "FREE", "FRESH", "PLAYS", "SHORTEST", "TABLE", "observe", "observe_many", "room",
-    "take",
+    "BINARY", "FREE", "FRESH", "PLAYS", "SHORTEST", "TABLE", "anew", "changed", "learn", "observe",
+    "observe_many", "room", "slides", "take",
 ]  # fmt: skip
 
 # columns of ``table`` after those of the window: since the restart, plays, residuals that exist,
@@ -297,6 +299,87 @@ def _began(
     return kept
 
 
+@inline
+def learn(
+    row: int, d: int, chunk: int, place: int, flat: F64, pool: F64, table: I64, w: F64
+) -> None:
+    """Teach the flat model one record, which gets its residual, and count it."""
+    r = pool[chunk, place, d]
+    rank = table[row, PLAYS] - table[row, FREE]
+    square = _residual(flat, row, pool[chunk, place, :d], r, rank, w)
+    pool[chunk, place, d + 1] = square
+    _count(row, r, square, d, flat, table)
+
+
+@inline
+def slides(row: int, bounds: F64, table: I64) -> bool:
+    """Whether a window holds one play more than the longest test needs."""
+    longest: int = SHORTEST << (bounds.shape[0] - 1)
+    over: bool = table[row, windows.COUNT] > longest
+    return over
+
+
+@inline
+def changed(
+    row: int, d: int, bounds: F64, flat: F64, pool: F64, links: I64, table: I64, w: F64,
+    verdict: F64, room: F64, scratch: F64,
+) -> int:  # fmt: skip
+    """After a play: how many of the newest are of a new regime, 0 if nothing has changed.
+
+    ``bounds[i, k]`` is the value that counts as a change for the length ``SHORTEST · 2ⁱ`` with k
+    degrees of freedom. On a change ``verdict`` holds the statistic, its bound, its degrees of
+    freedom and what is returned.
+    """
+    plays = table[row, PLAYS]
+    if plays & 1:
+        return 0
+    return _test(row, d, plays, bounds, flat, pool, links, table, w, verdict, room, scratch)
+
+
+@jit
+def _test(
+    row: int, d: int, plays: int, bounds: F64, flat: F64, pool: F64, links: I64, table: I64,
+    w: F64, verdict: F64, room: F64, scratch: F64,
+) -> int:  # fmt: skip
+    """Every length n whose turn it is, once in n/4 plays."""
+    most = 1.0
+    at = d * (d + 3) // 2
+    for j in range(at + 1, room.shape[0]):
+        room[j] = 0.0
+    noise, gathered = 0.0, 0
+    reached = False
+    for i in range(bounds.shape[0]):
+        n = SHORTEST << i
+        if n >= plays or plays % (n >> 2):
+            break
+        found, k, gathered = _examine(
+            row, n, gathered, d, bounds[i, 1], flat, pool, links, table, room
+        )
+        if k > 0 and found >= most * bounds[i, k]:
+            most = found / bounds[i, k]
+            reached = True
+            verdict[0], verdict[1], verdict[2] = found, bounds[i, k], k
+            noise = room[at]
+    if not reached:
+        return 0
+    kept = _began(row, d, noise, pool, links, table, scratch, w)
+    verdict[3] = kept
+    return kept
+
+
+@jit
+def anew(row: int, d: int, flat: F64, pool: F64, links: I64, table: I64, w: F64) -> None:
+    """The flat model and the counts anew from the plays in the window."""
+    for j in range(flat.shape[1]):
+        flat[row, j] = 0.0
+    for j in range(windows.ENDS, TABLE):
+        table[row, j] = 0
+    chunk, place = table[row, windows.HEAD], table[row, windows.HEAD_AT]
+    for _ in range(table[row, windows.COUNT]):
+        learn(row, d, chunk, place, flat, pool, table, w)
+        chunk, place = windows.advance(pool, links, chunk, place)
+
+
 @jit
 def _restart(
     row: int, kept: int, d: int, ridge: float, cum: F64, flat: F64, pool: F64, links: I64,
@@ -305,18 +388,11 @@ def _restart(
     """Both models anew from the newest ``kept`` plays, which stay in the window."""
     while table[row, windows.COUNT] > kept:
         windows.pop(table, row, pool, links)
+    anew(row, d, flat, pool, links, table, w)
     factors.set_prior(cum, row, d, ridge)
-    for j in range(flat.shape[1]):
-        flat[row, j] = 0.0
-    for j in range(windows.ENDS, TABLE):
-        table[row, j] = 0
     chunk, place = table[row, windows.HEAD], table[row, windows.HEAD_AT]
     for _ in range(kept):
-        x, r = pool[chunk, place, :d], pool[chunk, place, d]
-        factors.learn(cum, row, x, r, w)
-        square = _residual(flat, row, x, r, table[row, PLAYS] - table[row, FREE], w)
-        pool[chunk, place, d + 1] = square
-        _count(row, r, square, d, flat, table)
+        factors.learn(cum, row, pool[chunk, place, :d], pool[chunk, place, d], w)
         chunk, place = windows.advance(pool, links, chunk, place)
 
 
@@ -334,51 +410,18 @@ def take(
         pool[chunk, place, j] = x[j]
     pool[chunk, place, d] = r
     factors.learn(cum, row, x, r, work[0])
-    square = _residual(flat, row, x, r, table[row, PLAYS] - table[row, FREE], work[0])
-    pool[chunk, place, d + 1] = square
-    _count(row, r, square, d, flat, table)
-    if table[row, windows.COUNT] > SHORTEST << (bounds.shape[0] - 1):
+    learn(row, d, chunk, place, flat, pool, table, work[0])
+    if slides(row, bounds, table):
         windows.pop(table, row, pool, links)
-    plays = table[row, PLAYS]
-    if plays & 1:
-        return QUIET
-    return _test(row, d, plays, bounds, ridge, cum, flat, pool, links, table, work, room, scratch)
-
-
-@jit
-def _test(
-    row: int, d: int, plays: int, bounds: F64, ridge: float, cum: F64, flat: F64, pool: F64,
-    links: I64, table: I64, work: F64, room: F64, scratch: F64,
-) -> int:  # fmt: skip
-    """Every length n whose turn it is, once in n/4 plays; the restart if one has reached."""
-    most = 1.0
-    at = d * (d + 3) // 2
-    for j in range(at + 1, room.shape[0]):
-        room[j] = 0.0
-    noise, gathered = 0.0, 0
-    changed = False
-    for i in range(bounds.shape[0]):
-        n = SHORTEST << i
-        if n >= plays or plays % (n >> 2):
-            break
-        found, k, gathered = _examine(
-            row, n, gathered, d, bounds[i, 1], flat, pool, links, table, room
-        )
-        if k > 0 and found >= most * bounds[i, k]:
-            most = found / bounds[i, k]
-            changed = True
-            work[3, 0], work[3, 1], work[3, 2] = found, bounds[i, k], k
-            noise = room[at]
-    if not changed:
+    kept = changed(row, d, bounds, flat, pool, links, table, work[0], work[3], room, scratch)
+    if kept == 0:
         return QUIET
     theta = d * (d + 1) // 2
     for j in range(d):
         work[1, j] = cum[row, theta + j]
-    kept = _began(row, d, noise, pool, links, table, scratch, work[0])
     _restart(row, kept, d, ridge, cum, flat, pool, links, table, work[0])
     for j in range(d):
         work[2, j] = cum[row, theta + j]
-    work[3, 3] = kept
     return CHANGED
 
 
@@ -389,10 +432,8 @@ def observe(
 ) -> int:  # fmt: skip
     """One play: learn, test the lengths whose turn it is, restart after a change.
 
-    ``bounds[i, k]`` is the value that counts as a change for the length ``SHORTEST · 2ⁱ`` with k
-    degrees of freedom. Returns NOT_FINITE or, when the pool has no room, GROW before anything is
-    touched. On a change ``work`` holds θ before and after in rows 1 and 2 and, in row 3, the
-    statistic, its bound, its degrees of freedom and the plays kept.
+    Returns NOT_FINITE or, when the pool has no room, GROW before anything is touched. On a change
+    ``work`` holds θ before and after in rows 1 and 2 and the verdict of ``changed`` in row 3.
     """
     if not factors.finite(x):
         return NOT_FINITE

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from whim import checks
-from whim.detectors import MeanResidual, ScoreTest
-from whim.detectors.score_test import chi2_tail
-from whim.errors import InvalidInputError
+from whim.detectors import ScoreTest
 from whim.kernels import disjoint, factors, scoretest
 from whim.kernels.jit import Direct
 from whim.policies.base import Loop
 from whim.policies.rows import RidgeRows
+from whim.policies.scored import chosen_test, detailed
 from whim.policies.windowed import RowWindows
 from whim.types import F64, I64, ChangeEvent
 
@@ -103,22 +101,14 @@ class PSLinUCBDisjoint(RowWindows, RidgeRows):
         words = ("seed", "literal")
         self._seed_first = checks.choice("first_window", first_window, words) == "seed"
         d = self._p
-        self._test: MeanResidual | ScoreTest
-        if threshold is None:
-            rate = 1e-5 if false_alarm is None else false_alarm
-            self._test = ScoreTest(rate, 256 if window is None else window)
+        self._test = chosen_test(window, threshold, false_alarm)
+        if isinstance(self._test, ScoreTest):
             self._bounds = self._test.bounds(d)
             self._work = np.zeros((4, max(d, 4)))
             self._room, self._scratch = np.zeros(scoretest.room(d)), factors.prior(d, 1.0)[None]
             rows = np.zeros(factors.packed_size(d) + d + 2), np.zeros(scoretest.TABLE, np.int64)
             self._open_pool(d + 2, self._test.lengths[-1])
         else:
-            if false_alarm is not None:
-                raise InvalidInputError(
-                    "false_alarm must be None where threshold is given: the paper's test has no "
-                    f"such rate, got {false_alarm!r}."
-                )
-            self._test = MeanResidual(100 if window is None else window, threshold)
             self._threshold = self._test.threshold
             rows = factors.prior(d, self._ridge, more=d + 1), np.zeros(disjoint.TABLE, np.int64)
             self._open_pool(d + 1, self._test.window)
@@ -181,16 +171,4 @@ class PSLinUCBDisjoint(RowWindows, RidgeRows):
             theta_after=tuple(after[:d]),
             window=int(found[3]) if scored else self._window,
         )
-        return _detailed(event, int(found[2])) if scored else event
-
-
-def _detailed(event: ChangeEvent, freedom: int) -> ChangeEvent:
-    """What the score test knows beyond the paper's."""
-    moved = np.subtract(event.theta_after, event.theta_before)
-    size = float(np.linalg.norm(moved))
-    return replace(
-        event,
-        began=event.plays - event.window + 1,
-        p_value=chi2_tail(event.statistic, freedom),
-        direction=tuple((moved / size).tolist()) if size > 0 else (),
-    )
+        return detailed(event, int(found[2])) if scored else event

@@ -1,25 +1,32 @@
-"""``PSLinUCBHybrid``: Algorithm 2 of the paper, in rank-one form."""
+"""``PSLinUCBHybrid``: Algorithm 2 of the paper, in rank-one form, and its score test."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
+import numpy.typing as npt
 
 from whim import checks
-from whim.detectors import MeanResidual
-from whim.kernels import disjoint, factors, hybrid
+from whim.detectors import ScoreTest
+from whim.kernels import disjoint, factors, hybrid, scorehybrid, scoretest
 from whim.kernels.jit import Direct
 from whim.policies.base import Loop
 from whim.policies.hybrid import HybridPolicy
+from whim.policies.scored import chosen_test, detailed
 from whim.policies.windowed import RowWindows
-from whim.types import F64, I64, ChangeEvent
+from whim.types import F64, I64, ArmId, ChangeEvent
 
 __all__ = ["PSLinUCBHybrid"]
 
-_OBSERVE = Direct(hybrid.observe)
+_OBSERVE, _EXAMINE = Direct(hybrid.observe), Direct(scorehybrid.observe)
 
 
 class PSLinUCBHybrid(RowWindows, HybridPolicy):
     """Hybrid LinUCB that restarts an arm whose interest changed and keeps what all arms share.
+
+    Without ``threshold`` the test is the score test (``whim.detectors.ScoreTest``), which needs
+    no tuning; with it the paper's, Algorithm 2.
 
     Parameters
     ----------
@@ -29,23 +36,33 @@ class PSLinUCBHybrid(RowWindows, HybridPolicy):
         Instead of ``n_item_features``: the length k of rows that the caller passes as ``cross``.
     alpha
         α >= 0: how many widths of optimism.
-    window
-        ω >= 2: plays of an arm in its window.
-    threshold
-        δ > 0: mean residual, in units of the reward, that counts as a change.
+    window, threshold, false_alarm
+        As for ``PSLinUCBDisjoint``. The score test asks whether the arm's rewards, in x, are what
+        they were: with item features it takes z to be kron(y, x), with cross rows of the caller's
+        it is a test in x and z.
     ridge
         λ > 0; the paper's 1.
     first_window
         As for ``PSLinUCBDisjoint``.
     g_pre
-        ``"exact"``: the shared model before the windows counts each observation once.
-        ``"literal"``: the letter of Algorithm 2, which after a detection has seen the other
-        arms' windows, and counts them again as they slide out (docs/math.md).
+        For the paper's test. ``"exact"``: the shared model before the windows counts each
+        observation once. ``"literal"``: the letter of Algorithm 2, which after a detection has
+        seen the other arms' windows, and counts them again as they slide out (docs/math.md).
     seed, ties
         See ``Policy``.
 
     Examples
     --------
+    >>> policy = PSLinUCBHybrid(n_features=1, n_item_features=1, alpha=0.2)
+    >>> policy.add_arms(["toys"], features=[[1.0]])
+    ['toys']
+    >>> rewards = [1.0, 0.8] * 20 + [0.0, 0.2] * 5
+    >>> [event] = policy.update_many(["toys"] * 50, [[1.0]] * 50, rewards)
+    >>> event.arm, event.step, event.began, event.window
+    ('toys', 46, 41, 6)
+
+    The paper's test:
+
     >>> policy = PSLinUCBHybrid(
     ...     n_features=1, n_item_features=1, alpha=0.2, window=10, threshold=0.5
     ... )
@@ -57,6 +74,9 @@ class PSLinUCBHybrid(RowWindows, HybridPolicy):
     """
 
     name = "pslinucb-hybrid"
+    _threshold: float
+    _pre: F64
+    _flat: F64
 
     def __init__(
         self,
@@ -65,8 +85,9 @@ class PSLinUCBHybrid(RowWindows, HybridPolicy):
         n_item_features: int | None = None,
         n_cross_features: int | None = None,
         alpha: float = 1.0,
-        window: int = 100,
-        threshold: float,
+        window: int | None = None,
+        threshold: float | None = None,
+        false_alarm: float | None = None,
         ridge: float = 1.0,
         first_window: str = "seed",
         g_pre: str = "exact",
@@ -83,35 +104,63 @@ class PSLinUCBHybrid(RowWindows, HybridPolicy):
             seed=seed,
             ties=ties,
         )
-        self._test = MeanResidual(window, threshold)
         words = ("seed", "literal")
         self._seed_first = checks.choice("first_window", first_window, words) == "seed"
         self._exact = checks.choice("g_pre", g_pre, ("exact", "literal")) == "exact"
+        self._test = chosen_test(window, threshold, false_alarm)
         d, k = self._width, self._k
-        self._pre: F64
-        self._open_pool(d + k + 1, window)
-        self._rows(
-            {
+        if isinstance(self._test, ScoreTest):
+            p = d if self._m else d + k  # z = kron(y, x) says nothing of an arm that x does not
+            self._bounds = self._test.bounds(p)
+            self._work = np.zeros((7, max(d + k, 4)))
+            self._room, self._regime = np.zeros(scoretest.room(p)), factors.prior(p, 1.0)[None]
+            self._open_pool(d + k + 2, self._test.lengths[-1])
+            rows = {
+                "_pre": factors.prior(d, self._ridge, more=d * k),
+                "_flat": np.zeros(factors.packed_size(p) + p + 2),
+                "_table_rows": np.zeros(scoretest.TABLE, np.int64),
+            }
+        else:
+            self._threshold = self._test.threshold
+            self._open_pool(d + k + 1, self._test.window)
+            rows = {
                 "_pre": factors.prior(d, self._ridge, more=d * k + d + k + 1),
                 "_table_rows": np.zeros(disjoint.TABLE, np.int64),
             }
-        )
+        self._window = self._test.window
+        self._rows(rows)
+        self._scored = isinstance(self._test, ScoreTest)
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
         kind, rows = self._given(None if cross is None else cross[None])
-        test = self._test
-        status: int = _OBSERVE.call(
-            kind, x, slot, self._features, rows, reward, test.window, test.threshold,
+        status: int
+        if self._scored:
+            status = _EXAMINE.call(
+                kind, x, slot, self._features, rows, reward, self._bounds, self._ridge, self._cum,
+                self._pre, self._flat, self._shared_rows, self._k, self._pool, self._links,
+                self._table_rows, self._work, self._room, self._regime,
+            )  # fmt: skip
+            return status
+        status = _OBSERVE.call(
+            kind, x, slot, self._features, rows, reward, self._window, self._threshold,
             self._seed_first, self._exact, self._ridge, self._cum, self._pre, self._shared_rows,
             self._k, self._pool, self._links, self._table_rows, self._work,
         )  # fmt: skip
         return status
 
     def _loop(self) -> Loop:
+        if self._scored:
+            return Loop(
+                "ps_scored_hybrid",
+                (
+                    *self._hybrid_state(), self._bounds, self._ridge, self._pre, self._flat,
+                    self._pool, self._links, self._table_rows, self._work, self._room, self._regime,
+                ),
+            )  # fmt: skip
         return Loop(
             "ps_hybrid",
             (
-                *self._hybrid_state(), self._test.window, self._test.threshold, self._seed_first,
+                *self._hybrid_state(), self._window, self._threshold, self._seed_first,
                 self._exact, self._ridge, self._pre, self._pool, self._links, self._table_rows,
                 self._work,
             ),
@@ -121,15 +170,38 @@ class PSLinUCBHybrid(RowWindows, HybridPolicy):
         self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
     ) -> tuple[int, int]:
         kind, rows = self._given(cross)
-        test = self._test
+        if self._scored:
+            return scorehybrid.observe_many(
+                start, kind, X, slots, self._features, rows, rewards, self._bounds, self._ridge,
+                self._cum, self._pre, self._flat, self._shared_rows, self._k, self._pool,
+                self._links, self._table_rows, self._work, self._room, self._regime,
+            )  # fmt: skip
         return hybrid.observe_many(
-            start, kind, X, slots, self._features, rows, rewards, test.window, test.threshold,
+            start, kind, X, slots, self._features, rows, rewards, self._window, self._threshold,
             self._seed_first, self._exact, self._ridge, self._cum, self._pre, self._shared_rows,
             self._k, self._pool, self._links, self._table_rows, self._work,
         )  # fmt: skip
 
+    def set_features(self, arms: Iterable[ArmId], features: npt.ArrayLike) -> None:
+        """Replace the item features of live arms.
+
+        What an arm earns in x is then another, which is no change of interest: the score test of
+        an arm whose features are new starts again from its next play.
+        """
+        ids = self._id_list(arms, "arms")
+        slots = self._table.slots(ids)
+        before = self._features[slots]
+        super().set_features(ids, features)
+        if not self._scored:
+            return
+        for slot in slots[(before != self._features[slots]).any(axis=1)].tolist():
+            scorehybrid.settle(
+                slot, 0, self._width, self._k, self._bounds.shape[1] - 1, self._pre, self._flat,
+                self._pool, self._links, self._table_rows, self._work,
+            )  # fmt: skip
+
     def _forget(self, slots: list[int], gone: bool) -> None:
-        for slot in slots:
+        for slot in () if self._scored else slots:
             hybrid.freeze(
                 slot, self._width, self._k, self._pre, self._shared_rows, self._pool, self._links,
                 self._table_rows, self._work,
@@ -138,13 +210,15 @@ class PSLinUCBHybrid(RowWindows, HybridPolicy):
 
     def _event(self, slot: int) -> ChangeEvent:
         d = self._width
-        return ChangeEvent(
+        before, after, found = self._work[4:].tolist()
+        event = ChangeEvent(
             arm=self._table.id_of[slot],
             step=self._step,
             plays=self._plays[slot],
-            statistic=float(self._work[6, 0]),
-            threshold=self._test.threshold,
-            theta_before=tuple(self._work[4, :d].tolist()),
-            theta_after=tuple(self._work[5, :d].tolist()),
-            window=self._test.window,
+            statistic=found[0],
+            threshold=found[1] if self._scored else self._threshold,
+            theta_before=tuple(before[:d]),
+            theta_after=tuple(after[:d]),
+            window=int(found[3]) if self._scored else self._window,
         )
+        return detailed(event, int(found[2])) if self._scored else event
