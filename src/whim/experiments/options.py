@@ -71,6 +71,7 @@ class Options:
             words.append(f"--runs {self.runs}")
         if self.seed:
             words.append(f"--seed {self.seed}")
-        if self.data is not None and not experiment.startswith("synthetic"):
+        without = ("synthetic", "beyond/detection", "beyond/power")
+        if self.data is not None and not experiment.startswith(without):
             words.append("--data DIR")
         return " ".join(words)
