@@ -59,7 +59,7 @@ def test_what_was_found_in_words() -> None:
     assert detection._share(seen) == "30 %"
     assert detection._share(seen, seen.missed - seen.unplayed) == "20 %"
     assert detection._share(Detection([], [], 0, 3)) == "–"
-    assert detection._two(seen.delays) == "10, 900"
+    assert detection._two(seen.delays) == "10 / 900"
     assert detection._two([]) == "–"
     cusum = {"detector": "cusum", "watch": "square", "warmup": 20, "settings": {"drift": 1.0}}
     assert detection._say(cusum) == "square, warmup 20, drift 1"

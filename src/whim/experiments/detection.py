@@ -18,12 +18,12 @@ from whim.evaluate.detection import Detection
 from whim.experiments import words
 from whim.experiments.findings import Curve, Figure, Findings, Table
 from whim.experiments.options import Options, after
-from whim.experiments.rivals import OURS, PAPERS, TOLD, Case, rivals, tune
+from whim.experiments.rivals import OURS, PAPERS, TOLD, Case, Rival, rivals, tune
 from whim.worlds import DriftingLinear, NewsWorld, PiecewiseLinear, RotatingLinear
 
 __all__ = ["cases", "detection"]
 
-K, D, NOISE, PERIOD, HORIZON, QUICK_HORIZON = 10, 5, 0.2, 2000, 20_000, 5_000
+K, D, NOISE, PERIOD, HORIZON, QUICK_HORIZON = 10, 5, 0.2, 2000, 20_000, 3_000
 _LAWS = {"sphere": "unit sphere", "ball": "unit ball"}
 _USERS = {"random": "random users", "fixed": "one user"}
 _TIMES = {True: "each arm at its own times", False: "all arms together"}
@@ -34,9 +34,10 @@ _SHORT = [
     OURS, PAPERS, "Paper's test, tuned", "CUSUM", "Page-Hinkley", "ADWIN", "Sliding window",
     "Discounting", "LinUCB",
 ]  # fmt: skip
+_AT_RATES = "Score test, four rates"
 _COLUMNS = [
-    "policy", "regret", "found", "missed", "never played", "delay in plays: median, 90 %",
-    "delay in steps: median, 90 %", "false alarms per 10,000 plays", "settings",
+    "policy", "regret", "found", "missed", "never played", "delay in plays: median / 90 %",
+    "delay in steps: median / 90 %", "false alarms per 10,000 plays", "settings",
 ]  # fmt: skip
 
 
@@ -121,7 +122,11 @@ def detection(options: Options) -> Findings:
         figures=[
             _delays(main, "random users"),
             _delays(results[_FIXED], "one user"),
-            _operating(main, tuned[_MAIN]),
+            _operating(
+                {**tuned[_MAIN], _AT_RATES: _rates(chosen[0], options, tries)},
+                tries * chosen[0].horizon,
+                _regret(main, TOLD),
+            ),
         ],
         headline=[
             (
@@ -165,7 +170,7 @@ def _two(delays: Sequence[int]) -> str:
     if not delays:
         return "–"
     median, most = np.quantile(delays, [0.5, 0.9], method="inverted_cdf")
-    return f"{median:,.0f}, {most:,.0f}"
+    return f"{median:,.0f} / {most:,.0f}"
 
 
 def _table(case: Case, result: SimulationResult, chosen: dict[str, dict[str, Any]]) -> Table:
@@ -245,31 +250,33 @@ def _delays(result: SimulationResult, users: str) -> Figure:
     )
 
 
-def _operating(result: SimulationResult, tried: dict[str, Any]) -> Figure:
-    """Regret against false alarms: each rival's settings, and the score test as it comes."""
-    plays = len(result.changes) * int(result.steps[-1])
+def _rates(case: Case, options: Options, runs: int) -> list[tuple[dict[str, Any], float, float]]:
+    """What ``tune`` tells of a rival, of the score test at other rates than its default."""
+    advance = options.stage("beyond/detection: rates", 1)
+    grid = [{"false_alarm": rate} for rate in (1e-3, 1e-4, 1e-5, 1e-6)]
+    alone = Rival(rivals(case)[OURS].make, grid)
+    return tune([case], options, runs, advance, {OURS: alone})[case.title][OURS]
+
+
+def _operating(tried: dict[str, Any], plays: int, told: float) -> Figure:
+    """Regret against false alarms: the score test at some rates, each rival's settings."""
     least = 0.5e4 / plays  # half an alarm in all runs: where none was raised
-    curves = [
-        Curve(label, [max(1e4 * rate, least) for _, _, rate in found], [r for _, r, _ in found],
-              style="points")
-        for label, found in tried.items()
-        if label in ("Paper's test, tuned", "CUSUM", "Page-Hinkley", "ADWIN")
-    ]  # fmt: skip
-    ours = mean_interval(result.regret[OURS][:, -1])
-    point = Curve(
-        OURS, [max(_alarms(result, OURS), least)], [ours.value], [ours.low], [ours.high], "points"
-    )
-    x = sorted({value for curve in [*curves, point] for value in curve.x})
-    told = Curve(TOLD, x, [_regret(result, TOLD)] * len(x), style="reference")
+    shown = [_AT_RATES, "Paper's test, tuned", "CUSUM", "Page-Hinkley", "ADWIN"]
+    curves = []
+    for label in shown:
+        points = sorted((max(1e4 * rate, least), regret) for _, regret, rate in tried[label])
+        curves.append(Curve(label, [x for x, _ in points], [y for _, y in points], style="points"))
+    x = sorted({value for curve in curves for value in curve.x})
     return Figure(
         title="Regret against false alarms: every setting tried",
         x_label="false alarms per 10,000 plays",
         y_label="regret",
-        curves=[point, *curves, told],
+        curves=[*curves, Curve(TOLD, x, [told] * len(x), style="reference")],
         x_log=True,
-        caption="Unit sphere, random users, each arm changing at its own times. The settings of "
-        "rivals are from the runs in which they were chosen. A policy without any false alarm is "
-        "drawn at half a one.",
+        y_log=True,
+        caption="Unit sphere, random users, each arm changing at its own times; means over the "
+        "runs in which settings were chosen. The score test at the rates 1e-6, 1e-5 (its default), "
+        "1e-4 and 1e-3. A setting without any false alarm is drawn at half a one.",
     )
 
 
@@ -282,7 +289,7 @@ def _summary(main: SimulationResult) -> str:
     told = _regret(main, TOLD)
     return (
         f"Random users, each arm changing at its own times: the score test, with nothing set, "
-        f"finds {_share(ours)} of the changes after {_two(ours.plays).split(',')[0]} plays in the "
+        f"finds {_share(ours)} of the changes after {_two(ours.plays).split(' /')[0]} plays in the "
         f"median with {_alarms(main, OURS):.2f} false alarms per 10,000 plays, and its regret is "
         f"{_regret(main, OURS) / told:.2f} times that of a policy told the truth; the best rival, "
         f"{best} at settings chosen for this world, has {_regret(main, best) / told:.2f}."

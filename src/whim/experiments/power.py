@@ -116,7 +116,11 @@ def power(options: Options) -> Findings:
             ),
             _regrets(lines, results),
         ],
-        figures=[_figure(line, result) for line, result in zip(lines, results, strict=True)],
+        figures=[
+            _figure(line, result)
+            for line, result in zip(lines, results, strict=True)
+            if line.world.period is not None  # else all curves are one
+        ],
         headline=[
             (f"Regret, {line}: score test against {other}", "", ratio)
             for line, other, _, ratio, _ in rows

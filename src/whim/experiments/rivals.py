@@ -67,15 +67,19 @@ def rivals(case: Case) -> dict[str, Rival]:
 
 
 def tune(
-    cases: list[Case], options: Options, runs: int, advance: Callable[[int], None]
+    cases: list[Case],
+    options: Options,
+    runs: int,
+    advance: Callable[[int], None],
+    among: dict[str, Rival] | None = None,
 ) -> dict[str, dict[str, list[tuple[dict[str, Any], float, float]]]]:
     """By case and rival: its settings with mean regret and false alarms a play, the best first.
 
-    Rivals with a single setting are left out.
+    Of every rival with more than one setting, unless ``among`` names others.
     """
     found: dict[str, dict[str, list[tuple[dict[str, Any], float, float]]]] = {}
     for done, case in enumerate(cases):
-        choices = {label: r for label, r in rivals(case).items() if len(r.grid) > 1}
+        choices = among or {b: r for b, r in rivals(case).items() if len(r.grid) > 1}
         names = {
             (label, i): f"{label} {i}" for label, r in choices.items() for i in range(len(r.grid))
         }
