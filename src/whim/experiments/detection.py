@@ -44,7 +44,7 @@ _COLUMNS = [
 def cases(*, quick: bool) -> list[Case]:
     """The worlds, the main one first; four of them if quick."""
     T = QUICK_HORIZON if quick else HORIZON
-    linear = {"n_arms": K, "n_features": D, "noise": NOISE}
+    linear: dict[str, Any] = {"n_arms": K, "n_features": D, "noise": NOISE}
     found = []
     for law, users, own in product(_LAWS, _USERS, _TIMES):
         title = f"{_LAWS[law]}, {_USERS[users]}, {_TIMES[own]}"
@@ -53,11 +53,11 @@ def cases(*, quick: bool) -> list[Case]:
             period=PERIOD,
             asynchronous=own,
             law=law,
-            users=users,  # type: ignore[arg-type]
+            users=users,
         )
         like = _MAIN if users == "random" else _FIXED
         found.append(Case(title, world, T, like="" if like == title else like))
-    still = PiecewiseLinear(**linear, period=None, law="sphere")  # type: ignore[arg-type]
+    still = PiecewiseLinear(**linear, period=None, law="sphere")
     clicks = PiecewiseLinear(
         n_arms=K, n_features=D, period=2 * PERIOD, law="sphere", rewards="bernoulli", rate=0.25
     )
@@ -68,11 +68,11 @@ def cases(*, quick: bool) -> list[Case]:
     if quick:
         titles = (_MAIN, _FIXED, "nothing changes", "clicks, at a rate of 25 %")
         return [case for case in found if case.title in titles]
-    turning = DriftingLinear(**linear, law="sphere", turn=20_000)  # type: ignore[arg-type]
+    turning = DriftingLinear(**linear, law="sphere", turn=20_000)
     coming = RotatingLinear(
         n_arms=30, n_features=D, pool_size=K, noise=NOISE, law="sphere", returns="new"
     )
-    both = PiecewiseLinear(**linear, n_item_features=5, period=PERIOD, law="sphere")  # type: ignore[arg-type]
+    both = PiecewiseLinear(**linear, n_item_features=5, period=PERIOD, law="sphere")
     news = NewsWorld(n_arms=30, pool_size=10)
     return [
         *found,

@@ -33,8 +33,14 @@ class _Line(NamedTuple):
 
 
 def _world(**other: Any) -> PiecewiseLinear:
-    settings = {"n_arms": 10, "n_features": D, "period": 2000, "noise": 0.2, "law": "sphere"}
-    return PiecewiseLinear(**{**settings, **other})  # type: ignore[arg-type]
+    settings: dict[str, Any] = {
+        "n_arms": 10,
+        "n_features": D,
+        "period": 2000,
+        "noise": 0.2,
+        "law": "sphere",
+    }
+    return PiecewiseLinear(**{**settings, **other})
 
 
 def _lines() -> list[_Line]:

@@ -128,7 +128,7 @@ def _table(places: list[_Rates]) -> tuple[Table, list[tuple[str, Interval]]]:
                 [
                     where, payoff.lower(), words.rate(mean_interval(rate[tuned])),
                     words.rate(mean_interval(rate[ours])),
-                    words.percent(mean_interval(rate[ours] - rate[tuned]), 2, signed=True),
+                    _points(mean_interval(rate[ours] - rate[tuned])),
                     words.percent(beyond, 1, signed=True),
                     words.count(reports[tuned]), words.count(reports[ours]), _verdict(beyond),
                 ]
@@ -136,7 +136,7 @@ def _table(places: list[_Rates]) -> tuple[Table, list[tuple[str, Interval]]]:
     table = Table(
         title="Click rates",
         columns=[
-            "where", "payoff", "CTR, tuned δ", "CTR, score test", "difference, points",
+            "where", "payoff", "CTR, tuned δ", "CTR, score test", "difference",
             "difference, relative", "changes reported, tuned δ", "changes reported, score test",
             "score test",
         ],
@@ -145,6 +145,12 @@ def _table(places: list[_Rates]) -> tuple[Table, list[tuple[str, Interval]]]:
         "reported are means of a run. No worse: the interval of the difference reaches 0.",
     )  # fmt: skip
     return table, found
+
+
+def _points(i: Interval) -> str:
+    """A difference of click rates, such as ``+0.0012 [−0.0003, +0.0027]``."""
+    value, low, high = (f"{part:+.4f}".replace("-", "−") for part in i)
+    return value + words.between("nan" if "nan" in low else low, high)
 
 
 def _verdict(beyond: Interval) -> str:
