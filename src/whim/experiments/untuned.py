@@ -39,7 +39,7 @@ class _Rates(NamedTuple):
 def clicks(options: Options) -> Findings:
     """Click rates of both tests, with disjoint and hybrid payoffs."""
     began = time.monotonic()
-    origin = lastfm.source(options, "paper", full=10, quick=2)
+    origin = lastfm.source(options, "paper", full=10, quick=3)
     made = _policies(lastfm.policies(), lastfm.D, lastfm.M)
     advance = options.stage("beyond/clicks: LastFM", len(made) * len(origin.logs))
     replayed = logged.replay_all(
@@ -51,7 +51,7 @@ def clicks(options: Options) -> Findings:
         {b: float(np.mean([len(r.changes) for r in runs])) for b, runs in replayed.runs.items()},
     )
     world = NewsWorld(n_arms=yahoo.QUICK_ARTICLES) if options.quick else NewsWorld()
-    visits, runs = QUICK_VISITS if options.quick else VISITS, options.choose(20, 2)
+    visits, runs = QUICK_VISITS if options.quick else VISITS, options.choose(20, 3)
     pages = _policies(yahoo.policies(), yahoo.D, yahoo.D)
     page = simulate(
         world, pages, horizon=visits, runs=runs, seed=options.seed, jobs=options.jobs,
