@@ -24,7 +24,7 @@ from whim.worlds import NewsWorld
 __all__ = ["clicks"]
 
 # visits of the front page: as many as replay keeps of the paper's sample of Yahoo's log
-VISITS, QUICK_VISITS = 229_059, 20_000
+VISITS, QUICK_VISITS = 229_059, 8_000
 _PAYOFFS = ("Disjoint", "Hybrid")
 
 
@@ -39,7 +39,7 @@ class _Rates(NamedTuple):
 def clicks(options: Options) -> Findings:
     """Click rates of both tests, with disjoint and hybrid payoffs."""
     began = time.monotonic()
-    origin = lastfm.source(options, "paper", full=10, quick=3)
+    origin = lastfm.source(options, "paper", full=10, quick=2)
     made = _policies(lastfm.policies(), lastfm.D, lastfm.M)
     advance = options.stage("beyond/clicks: LastFM", len(made) * len(origin.logs))
     replayed = logged.replay_all(
