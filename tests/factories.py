@@ -66,6 +66,16 @@ FACTORIES: dict[str, Callable[[], Policy]] = {
         n_features=4, n_cross_features=2, window=8, threshold=0.2,
         g_pre="literal", first_window="literal",
     ),
+    "linucb-watched": lambda: whim.LinUCBWatched(
+        n_features=3, warmup=8, settings={"threshold": 4.0}
+    ),
+    "linucb-watched-page-hinkley": lambda: whim.LinUCBWatched(
+        n_features=2, detector="page-hinkley", warmup=4, watch="square",
+        settings={"threshold": 1.0, "min_instances": 5, "mode": "up"},
+    ),
+    "linucb-watched-adwin": lambda: whim.LinUCBWatched(
+        n_features=3, detector="adwin", warmup=4, settings={"delta": 0.2, "clock": 4}
+    ),
     "pslinucb-hybrid-score": lambda: whim.PSLinUCBHybrid(
         n_features=3, n_item_features=2, window=40, false_alarm=1e-3, revisit="off"
     ),

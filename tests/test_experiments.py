@@ -16,13 +16,16 @@ from whim.experiments import (
     Findings,
     Options,
     calibration,
+    detection,
     groups,
     lastfm,
+    power,
     revisit,
     run,
     select,
     synthetic,
     theorem,
+    untuned,
     words,
     yahoo,
 )
@@ -39,6 +42,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "QUICK", groups.Size(60, 4, 300))
     monkeypatch.setattr(theorem, "HORIZONS", (400, 800, 1600))
     monkeypatch.setattr(calibration, "PLAYS", 1000)
+    monkeypatch.setattr(detection, "QUICK_HORIZON", 300)
+    monkeypatch.setattr(detection, "PERIOD", 100)
+    monkeypatch.setattr(power, "HORIZON", 300)
+    monkeypatch.setattr(untuned, "QUICK_VISITS", 1000)
 
 
 def options(tmp_path: Path, **more: object) -> Options:

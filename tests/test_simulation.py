@@ -192,6 +192,16 @@ def test_a_report_of_all_arms_is_compared_with_all_changes() -> None:
     assert silent.missed == 3  # arms that change together are one change to find
 
 
+def test_a_change_that_no_play_follows_could_not_be_found() -> None:
+    changes = {0: [100, 200], 1: [150], 2: [150]}
+    played = {0: np.array([50, 100, 200, 220]), 1: np.array([150])}
+    found = score_detection([(0, 220)], changes, played)
+    # arm 0 is played at 200, the last step of its second law; arms 1 and 2 never after theirs
+    assert found == Detection([20], [1], missed=3, false_alarms=0, unplayed=2)
+    together = score_detection([], changes, {0: np.array([250]), 1: np.array([151])}, shared=True)
+    assert (together.missed, together.unplayed) == (3, 1)  # that of step 100
+
+
 def test_intervals() -> None:
     values = np.random.default_rng(0).normal(3.0, 1.0, size=400)
     found = mean_interval(values)

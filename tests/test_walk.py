@@ -82,6 +82,9 @@ def test_a_compiled_loop_is_the_loop_of_live_calls(name: str, mode: int) -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_every_policy_has_a_compiled_loop(name: str) -> None:
     policy = ready(name)
+    if policy.params.get("detector") in ("page-hinkley", "adwin"):  # river's own code runs in it
+        assert walking._loop(policy) is None
+        return
     inner = policy.policy if isinstance(policy, whim.OracleRestart) else policy
     assert walking._loop(inner) is not None
 

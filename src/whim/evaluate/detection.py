@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,12 +17,15 @@ class Detection(NamedTuple):
 
     A change of an arm is found by the first report of that arm before its next change; every
     other report is a false alarm. ``delays`` are in steps, ``plays`` in plays of that arm.
+    ``unplayed`` counts those of the missed that nothing could have found: the arm was not played
+    between the change and its next.
     """
 
     delays: list[int]
     plays: list[int]
     missed: int
     false_alarms: int
+    unplayed: int = 0
 
     @property
     def found(self) -> int:
@@ -45,14 +48,15 @@ def score_detection(
     changes
         For each arm the steps after which its law is new.
     played
-        For each arm the steps (from 1) at which it was played, to count delays in plays.
+        For each arm the steps (from 1) at which it was played, to count delays in plays and
+        changes that no play followed.
     shared
         Reports are of all arms, so several arms that change together are one change.
 
     Examples
     --------
     >>> score_detection([("a", 150), ("a", 180), ("b", 20)], {"a": [100, 200], "b": []})
-    Detection(delays=[50], plays=[], missed=1, false_alarms=2)
+    Detection(delays=[50], plays=[], missed=1, false_alarms=2, unplayed=0)
     """
     every = sorted({step for steps in changes.values() for step in steps})
     found: dict[tuple[ArmId, int], int] = {}
@@ -71,4 +75,23 @@ def score_detection(
             at = np.asarray(played.get(arm, ()))  # type: ignore[call-overload]
             plays.append(int(((at > change) & (at <= step)).sum()))
     delays = [step - change for (_, change), step in found.items()]
-    return Detection(delays, plays, total - len(found), false_alarms)
+    unplayed = _unplayed(found.keys(), changes, played, shared=shared) if played else 0
+    return Detection(delays, plays, total - len(found), false_alarms, unplayed)
+
+
+def _unplayed(
+    found: Collection[tuple[ArmId, int]],
+    changes: Mapping[int, Sequence[int]],
+    played: Mapping[int, I64],
+    *,
+    shared: bool,
+) -> int:
+    """Changes that were not found, and after which no arm that had changed was played."""
+    seen: dict[tuple[ArmId, int], bool] = {}
+    for arm, steps in changes.items():
+        at = np.asarray(played.get(arm, ()))
+        for i, change in enumerate(steps):
+            end = steps[i + 1] if i + 1 < len(steps) else np.inf
+            key = None if shared else arm, change
+            seen[key] = seen.get(key, False) or bool(((at > change) & (at <= end)).any())
+    return sum(not any_play and key not in found for key, any_play in seen.items())

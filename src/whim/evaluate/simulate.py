@@ -149,6 +149,8 @@ def play(policy: Policy, episode: Episode) -> tuple[F64, float, Detection]:
     arms = episode.members[episode.offsets[episode.pool_of] + walked.chosen]
     every = policy.restarts_all
     reports = [(None if every else event.arm, i + 1) for i, event in walked.changes]
-    played = {a: np.flatnonzero(arms == a) + 1 for a, _ in reports if isinstance(a, int)}
+    order = np.argsort(arms, kind="stable")  # steps of each arm side by side, in time
+    ends = np.cumsum(np.bincount(arms, minlength=n_arms))[:-1]
+    played = dict(enumerate(np.split(order + 1, ends)))
     detection = score_detection(reports, episode.changes, played, shared=every)
     return lost, float(episode.rewards[steps, walked.chosen].mean()), detection

@@ -33,9 +33,12 @@ EXPERIMENTS = {
     "lastfm/sensitivity": ("lastfm", "sensitivity"),
     "yahoo/table": ("yahoo", "table"),
     "yahoo/sensitivity": ("yahoo", "sensitivity"),
+    "beyond/power": ("power", "power"),
+    "beyond/detection": ("detection", "detection"),
+    "beyond/clicks": ("untuned", "clicks"),
+    "beyond/calibration": ("calibration", "calibration"),
     "beyond/revisit": ("revisit", "revisit"),
     "beyond/groups": ("groups", "groups"),
-    "beyond/calibration": ("calibration", "calibration"),
 }
 
 
@@ -60,20 +63,28 @@ def compile_first(options: Options) -> None:
 
     one, both = {"n_features": 2}, {"n_features": 2, "n_item_features": 2}
     item = {"n_item_features": 2}
-    needed: dict[str, dict[str, Any]] = {  # those that take longest to compile first
-        "denband": item | {"sigma": 0.2, "delta_l": 0.1},
-        "modified-pslinucb": one | {"b": 0.1, "c": 0.1, "gamma": 0.1},
-        "pslinucb-disjoint": one | {"threshold": 0.1},
-        "pslinucb-hybrid": both | {"threshold": 0.1},
-        "linucb-hybrid": both,
-        "dynamic-linucb": item,
-        "linucb-uniform": item,
-        "linucb-disjoint": one,
-        "mucb": {"window": 10, "threshold": 1.0, "gamma": 0.1},
-        "ucb": {},
-        "random": {},
-    }
-    made = [policy(name, **params) for name, params in needed.items()]
+    needed: list[tuple[str, dict[str, Any]]] = [  # those that take longest to compile first
+        ("pslinucb-hybrid", both),
+        ("denband", item | {"sigma": 0.2, "delta_l": 0.1}),
+        ("pslinucb-groups", both | {"groups": 2}),
+        ("pslinucb-disjoint", one),
+        ("pslinucb-disjoint", one | {"revisit": "off"}),
+        ("modified-pslinucb", one | {"b": 0.1, "c": 0.1, "gamma": 0.1}),
+        ("pslinucb-disjoint", one | {"threshold": 0.1}),
+        ("pslinucb-hybrid", both | {"threshold": 0.1}),
+        ("linucb-hybrid", both),
+        ("dynamic-linucb", item),
+        ("linucb-uniform", item),
+        ("linucb-watched", one),
+        ("swlinucb", one | {"window": 10}),
+        ("dlinucb", one | {"gamma": 0.9, "alpha": 1.0}),
+        ("linucb-disjoint", one),
+        ("mucb", {"window": 10, "threshold": 1.0, "gamma": 0.1}),
+        ("cusum-ucb", {"threshold": 1.0}),
+        ("ucb", {}),
+        ("random", {}),
+    ]
+    made = [policy(name, **params) for name, params in needed]
     advance = options.stage("compiling (the first time only)", len(made))
     warm(made, jobs=options.jobs, progress=advance)
 

@@ -71,6 +71,7 @@ class Options:
             words.append(f"--runs {self.runs}")
         if self.seed:
             words.append(f"--seed {self.seed}")
-        if self.data is not None and not experiment.startswith(("synthetic", "beyond/groups")):
+        reads = not experiment.startswith(("synthetic", "beyond")) or experiment == "beyond/clicks"
+        if self.data is not None and reads:
             words.append("--data DIR")
         return " ".join(words)

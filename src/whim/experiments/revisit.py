@@ -48,8 +48,8 @@ def _policies() -> dict[str, Any]:
     return {
         "LinUCB": whim.LinUCBDisjoint(n_features=D, alpha=1.0),
         _BASE: whim.PSLinUCBDisjoint(n_features=D, alpha=1.0, window=100, threshold=0.35),
-        _OFF: whim.PSLinUCBDisjoint(n_features=D, alpha=1.0),
-        _ON: whim.PSLinUCBDisjoint(n_features=D, alpha=1.0, revisit="auto"),
+        _OFF: whim.PSLinUCBDisjoint(n_features=D, alpha=1.0, revisit="off"),
+        _ON: whim.PSLinUCBDisjoint(n_features=D, alpha=1.0),
         _TOLD: Told("linucb-disjoint", {"n_features": D, "alpha": 1.0}),
     }
 

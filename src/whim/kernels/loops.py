@@ -32,6 +32,7 @@ from whim.kernels import (
     scoretest,
     slaves,
     uniform,
+    watched,
 )
 from whim.kernels.jit import inline, jit, lean
 from whim.types import F64, I64
@@ -39,15 +40,16 @@ from whim.types import F64, I64
 __all__ = [
     "CHANGED", "DRY", "EACH", "GROW", "MATCH", "NOT_FINITE", "ONE", "PACKED", "QUIET",
     "cusum", "denband", "discounted_linear", "discounted_ucb", "drawn", "dynamic", "grouped",
-    "linucb", "linucb_hybrid", "linucb_shared", "modified_ps", "monitored", "ps_disjoint",
-    "ps_hybrid", "ps_revisit", "ps_revisit_hybrid", "ps_scored", "ps_scored_hybrid",
-    "sliding_linear", "sliding_shared", "sliding_ucb", "thompson", "thompson_shared", "ucb",
+    "linucb", "linucb_hybrid", "linucb_shared", "linucb_watched", "modified_ps", "monitored",
+    "ps_disjoint", "ps_hybrid", "ps_revisit", "ps_revisit_hybrid", "ps_scored",
+    "ps_scored_hybrid", "sliding_linear", "sliding_shared", "sliding_ucb", "thompson",
+    "thompson_shared", "ucb",
 ]  # fmt: skip
 
 QUIET, CHANGED, GROW, NOT_FINITE, DRY = range(5)
 MATCH, ONE, EACH = range(3)
 # whose ``out`` is the scratch of kernels.packed
-PACKED = frozenset(("linucb", "ps_disjoint", "ps_scored"))
+PACKED = frozenset(("linucb", "linucb_watched", "ps_disjoint", "ps_scored"))
 
 State = tuple[Any, ...]
 
@@ -278,6 +280,12 @@ def _doubting_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 
 @inline
+def _watched_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
+    cum, _, warmup, squared, drift, threshold, ridge, _, marks, work = s
+    return watched.take(row, x, r, warmup, squared, drift, threshold, ridge, cum, marks, work)
+
+
+@inline
 def _modified_decide(
     s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
 ) -> int:
@@ -312,6 +320,7 @@ ps_disjoint = _loop("ps_disjoint", _packed_decide, _ps_learn, lean)
 ps_scored = _loop("ps_scored", _packed_decide, _scored_learn, lean)
 ps_revisit = _loop("ps_revisit", _doubting_decide, _doubting_learn, lean)
 grouped = _loop("grouped", _grouped_decide, _grouped_learn, lean)
+linucb_watched = _loop("linucb_watched", _packed_decide, _watched_learn, lean)
 modified_ps = _loop("modified_ps", _modified_decide, _modified_learn)
 
 

@@ -10,6 +10,7 @@ from whim.policies.lints import LinTS
 from whim.policies.linucb_disjoint import LinUCBDisjoint
 from whim.policies.linucb_hybrid import LinUCBHybrid
 from whim.policies.linucb_uniform import LinUCBUniform
+from whim.policies.linucb_watched import LinUCBWatched
 from whim.policies.modified_pslinucb import ModifiedPSLinUCB
 from whim.policies.mucb import MUCB
 from whim.policies.oracle_restart import OracleRestart
@@ -36,6 +37,7 @@ __all__ = [
     "LinUCBDisjoint",
     "LinUCBHybrid",
     "LinUCBUniform",
+    "LinUCBWatched",
     "ModifiedPSLinUCB",
     "OracleRestart",
     "PSLinUCBDisjoint",

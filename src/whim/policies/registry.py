@@ -18,6 +18,7 @@ from whim.policies.lints import LinTS
 from whim.policies.linucb_disjoint import LinUCBDisjoint
 from whim.policies.linucb_hybrid import LinUCBHybrid
 from whim.policies.linucb_uniform import LinUCBUniform
+from whim.policies.linucb_watched import LinUCBWatched
 from whim.policies.modified_pslinucb import ModifiedPSLinUCB
 from whim.policies.mucb import MUCB
 from whim.policies.oracle_restart import OracleRestart
@@ -54,6 +55,7 @@ _BUILT_IN: tuple[type[Policy], ...] = (
     LinUCBDisjoint,
     LinUCBHybrid,
     LinUCBUniform,
+    LinUCBWatched,
     MUCB,
     ModifiedPSLinUCB,
     OracleRestart,

@@ -84,16 +84,22 @@ def decode_id(coded: list[Any]) -> ArmId:
 def encode_value(value: Any) -> Any:
     """A parameter for JSON, which has no infinity.
 
-    >>> encode_value(0.5), encode_value(math.inf)
-    (0.5, {'float': 'inf'})
+    >>> encode_value(0.5), encode_value(math.inf), encode_value({"drift": 0.5})
+    (0.5, {'float': 'inf'}, {'dict': {'drift': 0.5}})
     """
+    if isinstance(value, dict):
+        return {"dict": {name: encode_value(part) for name, part in value.items()}}
     finite = not isinstance(value, float) or math.isfinite(value)
     return value if finite else {"float": repr(value)}
 
 
 def decode_value(value: Any) -> Any:
     """The parameter that ``encode_value`` wrote."""
-    return float(value["float"]) if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    if "dict" in value:
+        return {name: decode_value(part) for name, part in value["dict"].items()}
+    return float(value["float"])
 
 
 def pack(header: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> bytes:

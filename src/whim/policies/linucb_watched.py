@@ -1,0 +1,213 @@
+"""``LinUCBWatched``: LinUCB whose arms' residuals go through a drift detector from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from whim import checks
+from whim.detectors import Cusum, RiverDetector
+from whim.errors import InvalidInputError
+from whim.kernels import factors, watched
+from whim.kernels.jit import Direct
+from whim.policies.base import CHANGED, Loop, Policy
+from whim.policies.rows import RidgeRows
+from whim.types import F64, I64, ChangeEvent
+
+__all__ = ["LinUCBWatched"]
+
+_OBSERVE, _RESIDUAL = Direct(watched.observe), Direct(watched.learn_residual)
+
+
+class LinUCBWatched(RidgeRows):
+    """LinUCB that restarts an arm from nothing when a detector finds drift in its residuals.
+
+    The usual alternatives to PSLinUCB's tests, to compare with: a detector of one-dimensional
+    streams sees r - xᵀθ, taken before θ learns from the play, and not which context it came with.
+
+    Parameters
+    ----------
+    n_features
+        Length d of a context.
+    alpha
+        α >= 0: how many widths of optimism.
+    detector
+        ``"cusum"``: two-sided CUSUM of residuals divided by their running standard deviation.
+        ``"page-hinkley"``, ``"adwin"``: those of river (``pip install 'whim[detectors]'``), on
+        residuals as they are.
+    settings
+        The detector's parameters by name: ``drift`` and ``threshold`` (``whim.detectors.Cusum``),
+        or those of river's class. By default what each has.
+    watch
+        ``"residual"``, or ``"square"``: its square, which grows with any change that makes
+        predictions worse; then CUSUM looks for an increase only.
+    warmup
+        Plays of an arm, from its first or its restart, that are not tested: the model is still
+        finding its coefficients. CUSUM takes the second half of them for a first idea of the
+        noise.
+    ridge
+        λ > 0.
+    seed, ties
+        See ``Policy``.
+
+    Notes
+    -----
+    With river's detectors a saved policy holds every value that an arm's detector has been fed
+    since the arm's last restart, and loading feeds them again.
+
+    Examples
+    --------
+    >>> policy = LinUCBWatched(n_features=1, detector="cusum", settings={"threshold": 8.0})
+    >>> policy.add_arms(["toys"])
+    ['toys']
+    >>> rewards = [1.0, 0.8] * 20 + [0.0, 0.2] * 5
+    >>> [event] = policy.update_many(["toys"] * 50, [[1.0]] * 50, rewards)
+    >>> event.arm, event.step, event.window, event.theta_after
+    ('toys', 41, 0, (0.0,))
+    """
+
+    name = "linucb-watched"
+    _marks: F64
+    _counts: I64
+    _fed: F64
+
+    def __init__(
+        self,
+        *,
+        n_features: int,
+        alpha: float = 1.0,
+        detector: str = "cusum",
+        settings: Mapping[str, Any] | None = None,
+        watch: str = "residual",
+        warmup: int = 30,
+        ridge: float = 1.0,
+        seed: int = 0,
+        ties: str = "first",
+    ) -> None:
+        settings = _plain(settings)
+        super().__init__(
+            locals(),
+            payoff="disjoint",
+            n_features=n_features,
+            alpha=alpha,
+            ridge=ridge,
+            seed=seed,
+            ties=ties,
+        )
+        self._detector = checks.choice("detector", detector, ("cusum", "page-hinkley", "adwin"))
+        self._settings = settings
+        self._squared = checks.choice("watch", watch, ("residual", "square")) == "square"
+        self._warmup = checks.integer("warmup", warmup, 2)
+        self._rows({"_marks": np.zeros(watched.MARKS)})
+        self._watchers: dict[int, RiverDetector] = {}
+        self._test: Cusum | None = None
+        if detector == "cusum":
+            self._test = _cusum(settings)
+        else:
+            RiverDetector(detector, settings)  # says now what is wrong
+            self._rows({"_counts": np.zeros((), np.int64)})
+            self._keep(_fed=np.zeros(0))
+
+    def _state(self) -> tuple[Any, ...]:
+        assert self._test is not None
+        return (
+            self._warmup, self._squared, self._test.drift, self._test.threshold, self._ridge,
+            self._cum, self._marks, self._work,
+        )  # fmt: skip
+
+    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
+        status: int
+        if self._test is not None:
+            status = _OBSERVE.call(slot, x, reward, *self._state())
+            return status
+        status, residual = _RESIDUAL.call(slot, x, reward, self._cum, self._w)
+        if status:
+            return status
+        self._marks[slot, watched.PLAYS] += 1.0
+        if self._marks[slot, watched.PLAYS] <= self._warmup:
+            return status
+        watcher = self._watchers.get(slot)
+        if watcher is None:
+            watcher = self._watchers[slot] = RiverDetector(self._detector, self._settings)
+        if not watcher.update(residual * residual if self._squared else residual):
+            return status
+        theta = factors.packed_size(self._p)
+        self._work[1] = self._cum[slot, theta : theta + self._p]
+        self._work[2, 0] = watcher.statistic
+        self._work[3, 0] = watcher.threshold
+        self._forget([slot], gone=False)
+        return CHANGED
+
+    def _observe_many(
+        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
+    ) -> tuple[int, int]:
+        if self._test is None:
+            return Policy._observe_many(self, start, slots, X, cross, rewards)
+        return watched.observe_many(start, slots, X, rewards, *self._state())
+
+    def _loop(self) -> Loop | None:
+        if self._test is None:
+            return None  # river's detectors are not compiled with it
+        return Loop("linucb_watched", (self._cum, self._alpha, *self._state()))
+
+    def _event(self, slot: int) -> ChangeEvent:
+        return ChangeEvent(
+            arm=self._table.id_of[slot],
+            step=self._step,
+            plays=self._plays[slot],
+            statistic=float(self._work[2, 0]),
+            threshold=self._test.threshold if self._test else float(self._work[3, 0]),
+            theta_before=tuple(self._work[1].tolist()),
+            theta_after=(0.0,) * self._p,
+            window=0,
+        )
+
+    def _forget(self, slots: list[int], gone: bool) -> None:
+        for slot in slots:
+            self._watchers.pop(slot, None)
+        super()._forget(slots, gone)
+
+    def to_bytes(self) -> bytes:
+        if self._test is None:
+            self._counts[:] = 0
+            for slot, watcher in self._watchers.items():
+                self._counts[slot] = len(watcher.values)
+            fed = [self._watchers[slot].values for slot in sorted(self._watchers)]
+            self._fed = np.concatenate([np.zeros(0), *fed])
+        return super().to_bytes()
+
+    def _verify(self) -> None:
+        super()._verify()
+        if self._test is not None:
+            return
+        if (self._counts < 0).any() or self._counts.sum() != len(self._fed):
+            raise ValueError("counts must be how many values each arm's detector was fed")
+        ends = np.cumsum(self._counts)
+        for slot in np.flatnonzero(self._counts).tolist():
+            values = self._fed[ends[slot] - self._counts[slot] : ends[slot]].tolist()
+            self._watchers[slot] = RiverDetector(self._detector, self._settings, values)
+
+
+def _plain(settings: Any) -> dict[str, Any]:
+    """A copy that can be saved: names and numbers, words or None."""
+    given = {} if settings is None else settings
+    fine = isinstance(given, Mapping) and all(
+        isinstance(name, str) and (value is None or isinstance(value, (int, float, str)))
+        for name, value in given.items()
+    )
+    if not fine:
+        raise InvalidInputError(
+            f"settings must be numbers or words by the names of parameters, got {settings!r}."
+        )
+    return {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
+
+
+def _cusum(settings: dict[str, Any]) -> Cusum:
+    unknown = settings.keys() - {"drift", "threshold"}
+    if unknown:
+        raise InvalidInputError(
+            f"settings must be drift and threshold for detector='cusum', got {sorted(unknown)}."
+        )
+    return Cusum(**settings)
