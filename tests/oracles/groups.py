@@ -10,13 +10,12 @@ from scipy.stats import chi2  # type: ignore[import-untyped]
 
 from .scoretest import (
     PRICE,
-    STEP,
-    STEP_MORE,
     Found,
     Matrix,
     ScoreTestOracle,
     Vector,
-    deviance,
+    clicked,
+    known,
     least_squares,
 )
 
@@ -84,9 +83,10 @@ class GroupsOracle:
         return float(chi2.isf(min(0.25, self.rate * (n / 4) / len(self.lengths)), k))
 
     def value(
-        self, n: int, gain: float, k: int, loss: float, free: float, r: Vector, moved: Vector
-    ) -> tuple[float, float]:
-        """χ² value of a gain, and the noise; ``loss`` is that of two models."""
+        self, gain: float, k: int, loss: float, free: float, r: Vector, X: Matrix, moved: Vector,
+        rank: int,
+    ) -> tuple[float, float]:  # fmt: skip
+        """χ² value of the gain of the plays in X, and the noise; ``loss`` is that of two models."""
         if k < 1 or free < max(8, 2 * k) or gain <= 0:
             return 0.0, 0.0
         noise = max(loss, 1e-12 * float(r @ r)) / free
@@ -95,12 +95,10 @@ class GroupsOracle:
             p = float(r.mean())
             if p in (0.0, 1.0):
                 return 0.0, 0.0
-            if (free + k / 2 - 1) * np.log1p(ratio / free) < self.bound(n, 1):
+            if (free + k / 2 - 1) * np.log1p(ratio / free) < self.bound(len(X), 1):
                 return 0.0, 0.0
-            spread = p * (1 - p)
-            clicks = deviance(moved, gain, noise, p) + (STEP + STEP_MORE * k) * (1 - 4 * spread)
-            ratio = clicks if clicks < ratio else ratio + 2 * spread * (clicks - ratio)
-            free *= min(1.0, 2 * spread / max(1 - 4 * spread, 1e-9))
+            ratio = clicked(X, moved, gain, noise, p, rank)
+            free *= known(p)
         return (free + k / 2 - 1) * float(np.log1p(ratio / free)), noise
 
     def split(self, plays: list[Play], mine: set[int]) -> tuple[float, int, float, int, Vector]:
@@ -122,8 +120,9 @@ class GroupsOracle:
         for n in self.lengths:
             if n > len(own) or self.count[a] % (n // 4):
                 continue
-            gain, k, loss, _, moved = self.split(plays, set(own[-n:]))
-            found, noise = self.value(n, gain, k, loss, len(r) - rank - k, r, moved)
+            gain, k, loss, mine, moved = self.split(plays, set(own[-n:]))
+            free = len(r) - rank - k
+            found, noise = self.value(gain, k, loss, free, r, X[own[-n:]], moved, mine)
             if k and found >= self.bound(n, k):
                 over = found / self.bound(n, k)
                 if best is None or over > best[0]:
@@ -180,7 +179,9 @@ class GroupsOracle:
             free = recent - (whole.rank - old.rank) - k
             loss = before.loss + window.loss - old.loss
             moved = X[-n:] @ (window.theta - whole.theta)
-            found, noise = self.value(n, gain, k, loss, free, r[group.old :], moved)
+            found, noise = self.value(
+                gain, k, loss, free, r[group.old :], X[-n:], moved, window.rank
+            )
             if k and found >= self.bound(n, k) and self.broad(group.plays, n, found):
                 over = found / self.bound(n, k)
                 if best is None or over > best[0]:

@@ -62,6 +62,19 @@ def saddlepoint(X: Matrix, a: Vector, gain: float, noise: float, rate: float, ra
     return float(w + inner + WIDER * 2 * np.log(after / before).sum())
 
 
+def clicked(X: Matrix, a: Vector, gain: float, noise: float, rate: float, rank: int) -> float:
+    """The ratio that is compared: in steps, and a lighter tail than the normal counts in part."""
+    spread, ratio = rate * (1 - rate), gain / noise
+    value = saddlepoint(X, a, gain, noise, rate, rank) + STEP * (1 - 4 * spread)
+    return value if value < ratio else ratio + 8 * spread**2 * (value - ratio)
+
+
+def known(rate: float) -> float:
+    """The share of the residuals that tell of the noise: rare clicks are few."""
+    spread = rate * (1 - rate)
+    return min(1.0, 2 * spread / max(1 - 4 * spread, 1e-9))
+
+
 class ScoreTestOracle:
     """One test after each play of an arm, from all its plays since the restart."""
 
@@ -116,11 +129,8 @@ class ScoreTestOracle:
             if (free + k / 2 - 1) * np.log1p(ratio / free) < self.bound(n, 1):
                 return 0.0, 0, 0.0
             moved = X[-n:] @ (window.theta - whole.theta)
-            spread = float(r.mean() * (1 - r.mean()))
-            clicks = saddlepoint(X[-n:], moved, gain, noise, float(r.mean()), window.rank)
-            clicks += STEP * (1 - 4 * spread)
-            ratio = clicks if clicks < ratio else ratio + 8 * spread**2 * (clicks - ratio)
-            free *= min(1.0, 2 * spread / max(1 - 4 * spread, 1e-9))
+            ratio = clicked(X[-n:], moved, gain, noise, float(r.mean()), window.rank)
+            free *= known(float(r.mean()))
         return (free + k / 2 - 1) * float(np.log1p(ratio / free)), k, noise
 
     def kept(self, a: Hashable, noise: float) -> int:

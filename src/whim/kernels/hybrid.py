@@ -287,16 +287,16 @@ def _observe(
     # |x̄ᵀθ_pre + z̄ᵀβ_pre - r̄| = |x̄ᵀt_pre + (z̄ - C_preᵀ x̄)ᵀ β_pre - r̄|
     at = d * (d + 1) // 2
     beta = k * (k + 1) // 2
-    residual = -pre[row, size + d + k]
+    gap = -pre[row, size + d + k]
     for i in range(d):
-        residual += pre[row, size + i] * pre[row, at + i]
+        gap += pre[row, size + i] * pre[row, at + i]
         w[i] = pre[row, size + i]
     for j in range(k):
         u[j] = pre[row, size + d + j]
     residual(pre, row, w[:d], u)
     for j in range(k):
-        residual += u[j] * shared[PRE, beta + j]
-    statistic = abs(residual) / window
+        gap += u[j] * shared[PRE, beta + j]
+    statistic = abs(gap) / window
     first = seed_first and table[row, SEEDED] == 0
     if first or statistic >= threshold:
         theta(cum, row, shared, CUM, d, k, work[4])

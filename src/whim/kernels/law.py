@@ -154,6 +154,7 @@ def _widened(d: int, pivots: F64, room: F64) -> float:
             room[k + j] = share
             m += j + 1
         if pivots[i] > 0.0:
+            room[k + i] = max(room[k + i], pivots[i])  # less could only be rounding
             found += math.log(room[k + i] / pivots[i])
         k += i + 1
     return found
