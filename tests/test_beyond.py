@@ -85,4 +85,4 @@ def test_verdicts_on_click_rates() -> None:
     assert untuned._verdict(Interval(-0.001, -0.01, 0.03)) == "no worse"
     assert untuned._verdict(Interval(-0.02, -0.03, -0.01)) == "worse"
     nan = float("nan")
-    assert untuned._verdict(Interval(-0.02, nan, nan)) == "no worse"  # one run shows nothing
+    assert untuned._verdict(Interval(-0.02, nan, nan)) == "–"  # one run shows nothing

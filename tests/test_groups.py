@@ -295,3 +295,39 @@ def test_live_arms_need_no_label() -> None:
     assert policy.add_arms([0, 1]) == []
     assert policy.add_arms([0, "a"], groups=["other", "h"]) == ["a"]
     assert policy.group(0) == "g"
+
+
+def test_too_few_arms_leave_groups_for_later_ones() -> None:
+    rng = np.random.default_rng(3)
+    policy = whim.PSLinUCBGroups(n_features=1, groups=5, n_item_features=2, seed=2**40)
+    policy.add_arms(["a", "b", "c"], features=[[0.0, 0.0], [9.0, 9.0], [0.0, 0.0]])
+    assert policy.group("a") == policy.group("c") != policy.group("b")
+    policy.add_arms(["d"], features=[[9.0, 9.0]])
+    assert policy.group("d") == policy.group("b")
+    policy.add_arms(range(40), features=rng.normal(size=(40, 2)))
+    assert len({policy.group(arm) for arm in range(40)}) >= 3
+    assert len(policy._centres) == 5
+
+
+def test_a_group_s_report_is_of_all_its_arms() -> None:
+    world = whim.worlds.GroupedLinear(n_arms=20, n_groups=2, period=1500, strays=0.0, pool=10)
+    policy = whim.PSLinUCBGroups(n_features=5, groups=2, n_item_features=5)
+    [seen] = whim.simulate(world, {"groups": policy}, horizon=4000, runs=1).detections["groups"]
+    assert (seen.found, seen.missed, seen.false_alarms) == (50, 0, 0)
+
+
+def test_no_alarm_without_a_value() -> None:
+    """Contexts over six orders of magnitude and rare clicks once gave a statistic of NaN."""
+    for seed in range(210, 225):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(1500, 2)) * 10 ** rng.uniform(-3, 3, size=(1500, 1))
+        clicks = (rng.random(1500) < 0.01).astype(float)
+        policy = given(["g"], n_features=2)
+        events = policy.update_many([0] * 1500, X, clicks)
+        assert all(np.isfinite(event.statistic) for event in events)
+
+
+def test_told_the_truth_of_groups() -> None:
+    inner = whim.PSLinUCBGroups(n_features=1, groups="given")
+    told = whim.OracleRestart(policy=inner, changes=[3])
+    assert told.add_arms(["a"], groups=["g"]) == ["a"]

@@ -11,7 +11,8 @@ import whim
 from tests.oracles import RevisitOracle, ScoreTestHybridOracle, ScoreTestOracle
 from tests.oracles.scorehybrid import Stretch
 from tests.streams import stream
-from whim.errors import InvalidInputError
+from whim.errors import InvalidInputError, StateFileError
+from whim.policies import state
 from whim.worlds import PiecewiseLinear
 
 
@@ -206,7 +207,18 @@ def test_bad_values_are_refused(bad: Any) -> None:
 
 
 def test_only_for_the_score_test() -> None:
-    with pytest.raises(InvalidInputError, match="revisit must be None where threshold"):
+    with pytest.raises(InvalidInputError, match="revisit must be None or 'off' where"):
         whim.PSLinUCBDisjoint(n_features=1, threshold=0.3, revisit="auto")
-    with pytest.raises(InvalidInputError, match="revisit must be None where threshold"):
+    with pytest.raises(InvalidInputError, match="revisit must be None or 'off' where"):
         whim.PSLinUCBHybrid(n_features=1, n_item_features=1, threshold=0.3, revisit=0.1)
+
+
+@pytest.mark.parametrize("tally", [np.zeros(0), np.full(4, np.nan), np.full(4, -1.0)])
+def test_a_file_with_other_tallies_is_refused(tally: Any) -> None:
+    policy = whim.PSLinUCBDisjoint(n_features=2)
+    policy.add_arms(["a"])
+    header, arrays = state.unpack(policy.to_bytes(), "here")
+    with pytest.raises(StateFileError):
+        whim.from_bytes(state.pack(header, {**arrays, "tally": tally}))
+    with pytest.raises(StateFileError):
+        whim.from_bytes(state.pack(header, {**arrays, "pool": arrays["pool"][:, :, :1]}))

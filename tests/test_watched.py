@@ -147,3 +147,33 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WhimError, match=r"pip install 'whim\[detectors\]'"):
         whim.LinUCBWatched(n_features=1, detector="adwin")
     whim.LinUCBWatched(n_features=1)  # CUSUM needs no river
+
+
+@pytest.mark.parametrize(
+    ("kind", "bad"),
+    [
+        ("page-hinkley", {"threshold": "abc"}),
+        ("page-hinkley", {"threshold": None}),
+        ("page-hinkley", {"min_instances": "x"}),
+        ("adwin", {"clock": 0}),
+        ("adwin", {"max_buckets": 0}),
+        ("adwin", {"delta": 2.0}),
+    ],
+)
+def test_settings_that_river_would_choke_on_later(kind: str, bad: dict[str, object]) -> None:
+    with pytest.raises(InvalidInputError, match="settings"):
+        whim.LinUCBWatched(n_features=1, detector=kind, settings=bad)
+
+
+def test_the_statistic_is_of_the_side_that_is_tested() -> None:
+    detector = RiverDetector("page-hinkley", {"threshold": 5.0, "mode": "up"})
+    for _ in range(200):
+        detector.update(-1.0)
+    while not detector.update(1.0):
+        pass
+    assert 5.0 < detector.statistic < 10.0
+
+
+def test_a_rate_for_any_drift() -> None:
+    assert Cusum(drift=50.0).false_alarm() == 0.0
+    assert Cusum(drift=1e-17).false_alarm() == pytest.approx(Cusum(drift=0.0).false_alarm())

@@ -65,7 +65,7 @@ def saddlepoint(X: Matrix, a: Vector, gain: float, noise: float, rate: float, ra
 def clicked(X: Matrix, a: Vector, gain: float, noise: float, rate: float, rank: int) -> float:
     """The ratio that is compared: in steps, and a lighter tail than the normal counts in part."""
     spread, ratio = rate * (1 - rate), gain / noise
-    value = saddlepoint(X, a, gain, noise, rate, rank) + STEP * (1 - 4 * spread)
+    value = max(0.0, saddlepoint(X, a, gain, noise, rate, rank) + STEP * (1 - 4 * spread))
     return value if value < ratio else ratio + 8 * spread**2 * (value - ratio)
 
 

@@ -162,6 +162,10 @@ def _needed(takes: Mapping[str, inspect.Parameter], params: Mapping[str, Any]) -
         return {"disjoint": both[:1], "item": both[1:], "cross": both}.get(payoff, ())
     if "n_features" in takes and takes["n_features"].default is None:
         return ()  # looks at rewards only
+    if params.get("groups") == "given":
+        raise InvalidInputError(
+            "groups must be a number here: neither a world nor a log has labels of groups."
+        )
     return tuple(key for key in both if key in takes)
 
 

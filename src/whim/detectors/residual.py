@@ -46,7 +46,10 @@ class Cusum:
         k, height = self.drift, self.threshold + 1.166
         if math.isinf(height):
             return 0.0
-        one_sided = height**2 if k == 0 else (math.expm1(2 * k * height) / k - 2 * height) / 2 / k
+        if 2 * k * height > 700:
+            return 0.0
+        small = k * height < 1e-6  # the limit for no drift: the formula would cancel
+        one_sided = height**2 if small else (math.expm1(2 * k * height) / k - 2 * height) / 2 / k
         return 2 / one_sided
 
 
@@ -96,13 +99,29 @@ class RiverDetector:
             made.update(value)
             if made.drift_detected:
                 up = made._sum_increase - made._min_increase
-                self.statistic = float(max(up, made._max_decrease - made._sum_decrease))
+                down = made._max_decrease - made._sum_decrease
+                tested = {"up": up, "down": down}.get(made.mode, max(up, down))
+                self.statistic = float(tested)
         return bool(made.drift_detected)
 
     @property
     def threshold(self) -> float:
         """What Page-Hinkley's statistic exceeded; 0 for ADWIN, whose bound river does not tell."""
         return float(getattr(self._made, "threshold", 0.0))
+
+
+def _checked(kind: str, settings: Mapping[str, Any]) -> None:
+    """River takes what it cannot work with, and fails plays later."""
+    counts = ("min_instances", "clock", "max_buckets", "min_window_length", "grace_period")
+    for name, value in settings.items():
+        if name in counts:
+            checks.integer(f"settings[{name!r}]", value, 1)
+        elif name == "mode":
+            checks.choice(f"settings[{name!r}]", value, ("up", "down", "both"))
+        elif name == "delta" and kind == "adwin":
+            checks.number(f"settings[{name!r}]", value, above=0, below=1)
+        else:
+            checks.number(f"settings[{name!r}]", value, least=0)
 
 
 def _river(kind: str, settings: Mapping[str, Any]) -> Any:
@@ -114,9 +133,11 @@ def _river(kind: str, settings: Mapping[str, Any]) -> Any:
             "pip install 'whim[detectors]'"
         ) from error
     try:
-        return getattr(drift, _RIVER[kind])(**settings)
+        made = getattr(drift, _RIVER[kind])(**settings)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(
             f"settings must be parameters of river's {_RIVER[kind]}, got {dict(settings)!r}: "
             f"{error}."
         ) from None
+    _checked(kind, settings)
+    return made

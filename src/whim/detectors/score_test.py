@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from whim import checks
+from whim.kernels.scoretest import SHORTEST
 from whim.types import F64
 
 __all__ = ["ScoreTest", "chi2_bound", "chi2_tail"]
-
-_SHORTEST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +47,10 @@ class ScoreTest:
     def __post_init__(self) -> None:
         rate = checks.number("false_alarm", self.false_alarm, above=0, most=0.01)
         object.__setattr__(self, "false_alarm", rate)
-        window = checks.integer("window", self.window, _SHORTEST)
+        window = checks.integer("window", self.window, SHORTEST)
         object.__setattr__(self, "window", window)
-        count = (window // _SHORTEST).bit_length()
-        object.__setattr__(self, "lengths", tuple(_SHORTEST << i for i in range(count)))
+        count = (window // SHORTEST).bit_length()
+        object.__setattr__(self, "lengths", tuple(SHORTEST << i for i in range(count)))
 
     def bounds(self, d: int) -> F64:
         """The value that counts as a change, by length and by degrees of freedom 0 to d."""
@@ -72,6 +71,8 @@ def chi2_tail(value: float, k: int) -> float:
     y = value / 2
     if y <= 0:
         return 1.0
+    if math.isinf(y):
+        return 0.0
     a = 0.5 if k % 2 else 1.0
     tail = math.erfc(math.sqrt(y)) if k % 2 else math.exp(-y)
     while a < k / 2:

@@ -16,7 +16,7 @@ from whim.evaluate.outcome import SimulationResult
 from whim.evaluate.spread import spread
 from whim.policies import OracleRestart, Policy, from_bytes
 from whim.policies.walk import EACH, Stretch
-from whim.types import F64, I64
+from whim.types import F64, I64, ArmId, ChangeEvent
 from whim.worlds import Episode, World
 
 __all__ = ["Maker", "fresh", "play", "run_once", "sealed", "simulate"]
@@ -135,6 +135,16 @@ def run_once(
     return found
 
 
+def _concerned(policy: Policy, event: ChangeEvent, episode: Episode) -> list[ArmId | None]:
+    """Whom a report is of: an arm, or those of a group whose law does change some time."""
+    if event.group is None:
+        return [event.arm]
+    group = policy.group  # type: ignore[attr-defined]
+    live = set(policy.arms)
+    changing = [arm for arm, steps in episode.changes.items() if steps and arm in live]
+    return [arm for arm in changing if group(arm) == event.group] or [event.arm]
+
+
 def play(policy: Policy, episode: Episode) -> tuple[F64, float, Detection]:
     """One policy over one episode: expected reward lost a step, mean reward, changes found."""
     steps = np.arange(len(episode.contexts))
@@ -148,7 +158,11 @@ def play(policy: Policy, episode: Episode) -> tuple[F64, float, Detection]:
     lost = episode.best - episode.expected[steps, walked.chosen]
     arms = episode.members[episode.offsets[episode.pool_of] + walked.chosen]
     every = policy.restarts_all
-    reports = [(None if every else event.arm, i + 1) for i, event in walked.changes]
+    reports = [
+        (None if every else arm, i + 1)
+        for i, event in walked.changes
+        for arm in _concerned(policy, event, episode)
+    ]
     order = np.argsort(arms, kind="stable")  # steps of each arm side by side, in time
     ends = np.cumsum(np.bincount(arms, minlength=n_arms))[:-1]
     played = dict(enumerate(np.split(order + 1, ends)))

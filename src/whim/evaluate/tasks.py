@@ -25,6 +25,7 @@ from whim.policies import OracleRestart, Policy, policy
 from whim.worlds import (
     DriftingLinear,
     Episode,
+    GroupedLinear,
     NewsWorld,
     PiecewiseLinear,
     RotatingLinear,
@@ -38,6 +39,7 @@ WORLDS: dict[str, type[Any]] = {
     "drifting": DriftingLinear,
     "rotating": RotatingLinear,
     "news": NewsWorld,
+    "grouped": GroupedLinear,
 }
 
 

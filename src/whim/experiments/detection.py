@@ -308,14 +308,15 @@ def _summary(main: SimulationResult) -> str:
         f"finds {_share(ours)} of the changes after {_two(ours.plays).split(' /')[0]} plays in the "
         f"median with {_alarms(main, OURS):.2f} false alarms per 10,000 plays, and its regret is "
         f"{_regret(main, OURS) / told:.2f} times that of a policy told the truth; the best rival, "
-        f"{best} at settings chosen for this world, has {_regret(main, best) / told:.2f}."
+        f"{best} (rivals' settings were chosen for this world), has "
+        f"{_regret(main, best) / told:.2f}."
     )
 
 
 def _differences() -> list[str]:
     return [
         "The paper does not score detection; worlds, measures and rivals are ours.",
-        "Every rival with a setting has the best of four to eight, by regret in runs with other "
+        "Every rival with a setting has the best of three to eight, by regret in runs with other "
         "seeds: chosen anew for random users, for one user, for clicks, for slow turns, for hybrid "
         "payoffs and for the front page. The world in which nothing changes uses those chosen for "
         "random users: nobody knows beforehand that nothing will change. The score test has no "

@@ -182,6 +182,6 @@ def _figure(share: float, cells: dict[tuple[float, str], list[Outcome]], horizon
         x_label="step",
         y_label="regret",
         curves=curves,
-        caption="Means over runs with 95 % intervals. The two with one model an arm lie on each "
-        "other: hardly any arm alone is played often enough for a test.",
+        caption="Means over runs with 95 % intervals. The two with one model an arm may lie on "
+        "each other: where hardly any arm is played often enough for a test, they decide alike.",
     )

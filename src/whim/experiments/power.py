@@ -176,8 +176,8 @@ def _regrets(lines: list[_Line], results: list[SimulationResult]) -> Table:
         title="Regret after 20,000 steps",
         columns=["world", "policy", "regret", "changes found", "false alarms per 10,000 plays"],
         rows=rows,
-        caption="Means over runs with 95 % intervals. One user: an arm that has become better "
-        "and is not played cannot be found, which is what revisiting is for.",
+        caption="Means over runs with 95 % intervals. The score test looks again at arms that "
+        "are not played (revisit, by default); changes of arms never played cannot be found.",
         highlight=[i for i, row in enumerate(rows) if row[1] == _OURS],
     )
 

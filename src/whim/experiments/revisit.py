@@ -67,12 +67,11 @@ def revisit(options: Options) -> Findings:
             progress=after(advance, len(found) * runs),
         )  # fmt: skip
     saved = words.percent(_saved(found[_ONE], _OFF))
-    many = words.percent(_saved(found[_MANY], _OFF))
     return Findings(
         id="beyond/revisit",
         title="Looking again at neglected arms",
-        summary=f"With one user, looking again saves {saved} of the score test's regret, since "
-        f"arms that have become good are found; with a new user each step it saves {many}.",
+        summary=f"With one user, looking again {_verdict(_saved(found[_ONE], _OFF))} of the score "
+        f"test's regret; with a new user each step it {_verdict(_saved(found[_MANY], _OFF))}.",
         command=options.command("beyond/revisit"),
         settings={
             "runs": runs,
@@ -95,6 +94,14 @@ def revisit(options: Options) -> Findings:
 
 def _saved(result: SimulationResult, base: str) -> Interval:
     return gain(result.regret[_ON][:, -1], result.regret[base][:, -1])
+
+
+def _verdict(saved: Interval) -> str:
+    if saved.low > 0:
+        return f"saves {words.percent(saved)}"
+    if saved.high < 0:
+        return f"costs {words.percent(Interval(-saved.value, -saved.high, -saved.low))}"
+    return f"makes no clear difference (saves {words.percent(saved)})"
 
 
 def _table(found: dict[str, SimulationResult], labels: list[str]) -> Table:

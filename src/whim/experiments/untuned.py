@@ -142,7 +142,7 @@ def _table(places: list[_Rates]) -> tuple[Table, list[tuple[str, Interval]]]:
         ],
         rows=rows,
         caption="Means over runs with 95 % intervals; differences are over paired runs. Changes "
-        "reported are means of a run. No worse: the interval of the difference reaches 0.",
+        "reported are means of a run. No worse: the interval of the relative difference reaches 0.",
     )  # fmt: skip
     return table, found
 
@@ -154,6 +154,8 @@ def _points(i: Interval) -> str:
 
 
 def _verdict(beyond: Interval) -> str:
+    if beyond.low != beyond.low:
+        return "–"  # one run tells nothing
     if beyond.low > 0:
         return "better"
     return "worse" if beyond.high < 0 else "no worse"

@@ -108,6 +108,8 @@ def _value(
     if k < 1 or free < max(scoretest.LEAST_FREE, 2 * k) or gain <= 0.0:
         return 0.0, 0.0
     noise = max(totals[LOSS] - gain, scoretest.ROUNDING * totals[SQUARES]) / free
+    if noise <= 0.0:
+        return 0.0, 0.0
     found = law.tempered(gain / noise, k, free)
     if found < least or totals[BINARY] < totals[PLAYS]:
         return found, noise
@@ -259,7 +261,7 @@ def turned(
         found, k, gathered = scoretest.examine(
             row, n, gathered, d, bounds[i, 1], flat, pool, links, table, room
         )
-        if k < 1 or found < most * bounds[i, k]:
+        if k < 1 or not found >= most * bounds[i, k]:
             continue
         level = room[at]
         if _broad(row, n, d, found, bounds[i], flat, pool, links, table, room, whole, sums, side):

@@ -33,7 +33,7 @@ def clicked(
     even = 4.0 * rate * (1.0 - rate)
     ratio = gain / noise
     value = _clicks(n, d, chunk, place, gain, noise, rate, pool, links, room)
-    value += _STEP * (1.0 - even)
+    value = max(0.0, value + _STEP * (1.0 - even))
     if value > ratio:  # a lighter tail than the normal: trusted by half, rare clicks hardly
         value = ratio + 0.5 * even * even * (value - ratio)
     return tempered(value, k, free * min(1.0, 0.5 * even / max(1.0 - even, 1e-9)))

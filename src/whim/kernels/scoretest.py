@@ -193,6 +193,8 @@ def examine(
     if k < 1 or free < max(LEAST_FREE, 2 * k) or gain <= 0.0:
         return 0.0, 0, n
     noise = max(total - gain, ROUNDING * flat[row, at + 1]) / free
+    if noise <= 0.0:  # rewards whose squares are too small for a number
+        return 0.0, 0, n
     room[size + d] = noise
     found = law.tempered(gain / noise, k, free)
     if found < least or table[row, BINARY] < table[row, PLAYS]:

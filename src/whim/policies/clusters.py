@@ -31,7 +31,7 @@ def centres(features: F64, groups: int, seed: int) -> F64:
     if len(different) <= groups:
         return different
     cluster = _package("sklearn.cluster").MiniBatchKMeans(
-        groups, random_state=seed, n_init=3, batch_size=_BLOCK
+        groups, random_state=seed % 2**32, n_init=3, batch_size=_BLOCK
     )
     with _package("threadpoolctl").threadpool_limits(1):  # sums in one order: the same each time
         found: F64 = cluster.fit(features).cluster_centers_

@@ -108,8 +108,11 @@ class OracleRestart(Policy):
     def plays(self, arm: ArmId) -> int:
         return self._inner.plays(arm)
 
-    def add_arms(self, arms: Iterable[ArmId], features: npt.ArrayLike | None = None) -> list[ArmId]:
-        return self._inner.add_arms(arms, features)
+    def add_arms(
+        self, arms: Iterable[ArmId], features: npt.ArrayLike | None = None, **more: Any
+    ) -> list[ArmId]:
+        """As the policy inside, which may take more (``groups``)."""
+        return self._inner.add_arms(arms, features, **more)
 
     def retire_arms(self, arms: Iterable[ArmId]) -> None:
         self._inner.retire_arms(arms)

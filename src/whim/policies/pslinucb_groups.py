@@ -43,7 +43,8 @@ class PSLinUCBGroups(ModelRows):
     groups
         ``"given"``: ``add_arms`` is told the group of each arm. A number: so many groups are
         found by k-means in the item features of the arms that are added first, so add many at
-        once; later arms join the nearest centre. Needs scikit-learn.
+        once; later arms join the nearest centre, or make the groups that those first were too
+        few for. Needs scikit-learn.
     n_item_features
         Length m of an arm's features, scaled so that distances mean something; only for groups
         that are to be found.
@@ -164,6 +165,10 @@ class PSLinUCBGroups(ModelRows):
         self._live_rows = None
         return added
 
+    def set_features(self, arms: Iterable[ArmId], features: npt.ArrayLike) -> None:
+        """Replace the item features of live arms, which stay in the groups that they are in."""
+        super().set_features(arms, features)
+
     def _given(self, n: int, labels: Iterable[ArmId] | None, new: list[int]) -> I64:
         """The groups of new arms by label; labels never seen are groups never seen."""
         if labels is None:
@@ -189,9 +194,15 @@ class PSLinUCBGroups(ModelRows):
             raise InvalidInputError(f"groups must be None: {self!r} finds them itself.")
         if Y is None or not new:
             return _UNKNOWN
-        if not len(self._centres):
-            self._centres = clusters.centres(Y[new], self._wanted or 1, self._params["seed"])
-            for _ in self._centres:
+        more = (self._wanted or 1) - len(self._centres)
+        if more:  # the first arms; or those that came first were too few
+            fresh = Y[new]
+            if len(self._centres):
+                known = (fresh[:, None] == self._centres).all(axis=2).any(axis=1)
+                fresh = fresh[~known]
+            found = clusters.centres(fresh, more, self._params["seed"])
+            self._centres = np.concatenate((self._centres, found))
+            for _ in found:
                 self._new_group()
         return clusters.nearest(Y[new], self._centres)
 

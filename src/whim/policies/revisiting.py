@@ -23,10 +23,10 @@ class Revisiting(Policy):
     _tally: F64
 
     def _open_revisit(self, asked: float | str | None, scored: bool) -> None:
-        if not scored and asked is not None:
+        if not scored and asked not in (None, "off"):
             raise InvalidInputError(
-                "revisit must be None where threshold is given: the paper's policy leaves arms "
-                f"that are not played alone, got {asked!r}."
+                "revisit must be None or 'off' where threshold is given: the paper's policy "
+                f"leaves arms that are not played alone, got {asked!r}."
             )
         self._rate = 0.0  # learnt
         if isinstance(asked, str):
@@ -37,6 +37,16 @@ class Revisiting(Policy):
         if self._revisits:
             self._rows({"_doubts": np.zeros(revisit.DOUBTS)})
             self._keep(_tally=np.zeros(revisit.TALLY))
+
+    def _verify(self) -> None:
+        super()._verify()
+        if not self._revisits:
+            return
+        for kept in (self._tally, self._doubts[self._table.live]):
+            if not (np.isfinite(kept) & (kept >= 0)).all():
+                raise ValueError("tally and doubts must be numbers >= 0")
+        if self._tally.shape != (revisit.TALLY,):
+            raise ValueError(f"tally must have {revisit.TALLY} numbers, got {self._tally.shape}")
 
     def _doubt_state(self) -> tuple[Any, ...]:
         return self._alpha, self._rate, self._doubts, self._tally

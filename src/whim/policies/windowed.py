@@ -14,9 +14,11 @@ class WindowPool(Policy):
 
     _pool: F64
     _links: I64
+    _record: tuple[int, ...]
 
     def _open_pool(self, width: int, window: int) -> None:
         pool, links = windows.empty_pool(width, min(windows.CHUNK, window))
+        self._record = pool.shape[1:]
         self._keep(_pool=pool, _links=links)
 
     def _grow_pool(self) -> None:
@@ -28,7 +30,7 @@ class WindowPool(Policy):
     def _verify(self) -> None:
         super()._verify()
         chunks = len(self._links)
-        if self._pool.shape[0] != chunks or not _inside(self._links, chunks):
+        if self._pool.shape != (chunks, *self._record) or not _inside(self._links, chunks):
             raise ValueError("links must name chunks of the pool")
 
 
