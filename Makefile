@@ -46,6 +46,7 @@ slow: $(READY)
 
 figures: $(READY)
 	$(BIN)/python examples/regret_figure.py docs/images/regret.svg
+	$(BIN)/python examples/revisit_figure.py docs/images/revisit.svg
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

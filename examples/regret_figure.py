@@ -16,13 +16,21 @@ from whim.worlds import PiecewiseLinear
 
 SEED, RUNS, HORIZON, D = 0, 30, 20_000, 5
 WORLD = PiecewiseLinear(n_arms=10, n_features=D, period=2000, users="fixed")
-COLOURS = {"LinUCB": "#b3541e", "PSLinUCB": "#1f5fa8", "told the truth": "#5b8c5a"}
+COLOURS = {
+    "LinUCB": "#b3541e",
+    "PSLinUCB, paper's test": "#8a6fb0",
+    "PSLinUCB": "#1f5fa8",
+    "told the truth": "#5b8c5a",
+}
 
 
 def policies() -> dict[str, Any]:
     return {
         "LinUCB": whim.LinUCBDisjoint(n_features=D, alpha=1.0),
-        "PSLinUCB": whim.PSLinUCBDisjoint(n_features=D, alpha=1.0, window=100, threshold=0.35),
+        "PSLinUCB, paper's test": whim.PSLinUCBDisjoint(
+            n_features=D, alpha=1.0, window=100, threshold=0.35
+        ),
+        "PSLinUCB": whim.PSLinUCBDisjoint(n_features=D, alpha=1.0),
         "told the truth": lambda episode: whim.OracleRestart(
             policy=whim.LinUCBDisjoint(n_features=D, alpha=1.0), changes=episode.changes
         ),
@@ -38,7 +46,7 @@ def belief(axes: plt.Axes) -> None:
     x = episode.contexts[0].copy()
     made = {
         "LinUCB": whim.LinUCBDisjoint(n_features=D),
-        "PSLinUCB": whim.PSLinUCBDisjoint(n_features=D, window=50, threshold=0.2),
+        "PSLinUCB": whim.PSLinUCBDisjoint(n_features=D),
     }
     believed: dict[str, list[float]] = {label: [] for label in made}
     events = []

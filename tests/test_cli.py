@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import whim
 from whim.cli import specs
 from whim.cli.app import app
-from whim.errors import WhimError
+from whim.errors import InvalidInputError, WhimError
 from whim.evaluate.tasks import Told
 
 SMALL = ["simulate", "--runs", "2", "--horizon", "300", "--arms", "3", "--features", "2"]
@@ -207,12 +207,17 @@ def test_values_of_every_kind() -> None:
     assert type(spec.params["g"]) is float
 
 
+def test_groups_to_be_given_are_refused() -> None:
+    source = specs.Source("here", 4, 3, knows_truth=True)
+    with pytest.raises(InvalidInputError, match="groups must be a number here"):
+        specs.make(["pslinucb-groups:groups=given"], source)
+
+
 def test_every_policy_can_be_asked_for() -> None:
     needs = {
         "cusum-ucb": "threshold=1", "dlinucb": "gamma=0.9", "ducb": "gamma=0.9",
         "modified-pslinucb": "b=0.1,c=0.1,gamma=0.1", "mucb": "window=20,threshold=3,gamma=0.1",
-        "pslinucb-disjoint": "threshold=0.3", "pslinucb-hybrid": "threshold=0.3",
-        "swlinucb": "window=50", "swucb": "window=50",
+        "pslinucb-groups": "groups=3", "swlinucb": "window=50", "swucb": "window=50",
     }  # fmt: skip
     source = specs.Source("here", 4, 3, knows_truth=True)
     texts = [f"{name}:{needs[name]}" if name in needs else name for name in whim.POLICIES]

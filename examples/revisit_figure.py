@@ -1,0 +1,60 @@
+"""The picture of docs/math.md: regret with and without looking again at neglected arms.
+
+Run: ``python examples/revisit_figure.py docs/images/revisit.svg`` (needs ``whim[plot]``).
+"""
+
+from __future__ import annotations
+
+import sys
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import whim
+from whim.worlds import PiecewiseLinear
+
+SEED, RUNS, HORIZON, D = 0, 20, 20_000, 5
+LOOKS = {
+    "off": ("off", "#b3541e"),
+    "auto": ("auto", "#1f5fa8"),
+    "h = 1/2000": (1 / 2000, "#5b8c5a"),
+}
+WORLDS = {
+    "One user: arms left alone are found again": ("fixed", 2000),
+    "A new user each step: all arms are played": ("random", 2000),
+    "One user, and nothing changes": ("fixed", None),
+}
+
+
+def panel(axes: plt.Axes, title: str, users: str, period: int | None) -> None:
+    world = PiecewiseLinear(n_arms=10, n_features=D, period=period, law="sphere", users=users)
+    made = {
+        label: whim.PSLinUCBDisjoint(n_features=D, revisit=asked)
+        for label, (asked, _) in LOOKS.items()
+    }
+    result = whim.simulate(world, made, horizon=HORIZON, runs=RUNS, seed=SEED)
+    picks = np.random.default_rng(0).integers(RUNS, size=(2000, RUNS))
+    for label, curves in result.regret.items():
+        colour = LOOKS[label][1]
+        low, high = np.quantile(curves[picks].mean(1), [0.025, 0.975], axis=0)
+        axes.fill_between(result.steps, low, high, color=colour, alpha=0.18, lw=0)
+        axes.plot(result.steps, curves.mean(0), color=colour, lw=1.6, label=label)
+    axes.set(xlabel="step", xlim=(0, HORIZON))
+    axes.set_ylim(bottom=0)
+    axes.set_xticks([0, 10_000, 20_000], ["0", "10,000", "20,000"])
+    axes.set_title(title, loc="left", fontsize=10)
+
+
+def main(path: str) -> None:
+    plt.rcParams.update({"svg.hashsalt": "whim", "font.family": "sans-serif"})
+    figure, row = plt.subplots(1, len(WORLDS), figsize=(11, 3.4), layout="constrained")
+    for axes, (title, (users, period)) in zip(row, WORLDS.items(), strict=True):
+        panel(axes, title, users, period)
+        axes.spines[["top", "right"]].set_visible(False)
+    row[0].set_ylabel("regret (reward lost so far)")
+    row[0].legend(frameon=False, fontsize=9, loc="upper left", title="revisit")
+    figure.savefig(path, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
