@@ -79,9 +79,8 @@ def regret(axes: plt.Axes) -> None:
         axes.fill_between(result.steps, low, high, color=COLOURS[label], alpha=0.18, lw=0)
         axes.plot(result.steps, curves.mean(0), color=COLOURS[label], lw=1.6)
         end = curves.mean(0)[-1]
-        below = label.endswith("test")
         axes.annotate(
-            label, (HORIZON, end), (-6, -42 if below else 7), textcoords="offset points", ha="right",
+            label.split(", ")[-1], (HORIZON, end), (-6, 7), textcoords="offset points", ha="right",
             color=COLOURS[label], fontsize=10,
         )  # fmt: skip
     axes.set(xlabel="step", ylabel="regret (reward lost so far)", xlim=(0, HORIZON))
