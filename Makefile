@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 .PHONY: help run paper test lint types rooms tests bench figures slow clean constraints
 
 help:
-	@echo "make run      the paper's experiments in small, and a report of them (about two minutes)"
+	@echo "make run      the experiments in small, and a report of them (some minutes the first time)"
 	@echo "make test     lint, types, order of rooms, examples and tests"
 	@echo "make bench    speed, memory and start-up, as ratios (a quiet machine, please)"
 	@echo "make paper    the paper's experiments in full (DATA=folder with your own data sets)"

@@ -129,7 +129,7 @@ def power(options: Options) -> Findings:
             if line.world.period is not None  # else all curves are one
         ],
         headline=[
-            (f"Regret, score test ÷ {other.split(',')[0]}: {line}", "", ratio)
+            (f"Regret, score test ÷ {other.split(',')[0]}: {line}", "–", ratio)
             for line, other, _, ratio, _ in rows
         ],
         seconds=time.monotonic() - began,

@@ -87,7 +87,7 @@ def revisit(options: Options) -> Findings:
         ],
         tables=[_table(found, list(policies))],
         figures=[_figure(found[label], label) for label in (_ONE, _MANY)],
-        headline=[("looking again, one user: regret saved", "", saved)],
+        headline=[("looking again, one user: regret saved", "–", saved)],
         seconds=time.monotonic() - began,
     )
 

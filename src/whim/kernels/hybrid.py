@@ -18,40 +18,18 @@ from whim.kernels.jit import inline, jit, lean
 from whim.types import F64, I64
 
 __all__ = [
-    "CUM", "PRE", "choose", "freeze", "join", "learn_many", "learn_one", "leave", "observe",
-    "observe_many", "own", "pack", "residual", "restart", "score", "theta", "trade",
+    "CUM", "PRE", "choose", "forms", "freeze", "join", "learn_many", "learn_one", "leave",
+    "observe", "observe_many", "own", "pack", "residual", "restart", "score", "theta", "trade",
 ]  # fmt: skip
 
 CUM, PRE = range(2)
 
 
-@jit
-def score(
-    kind: int, x: F64, slots: I64, features: F64, cross: F64, cum: F64, shared: F64, k: int,
-    alpha: float, out: F64, scratch: F64,
-) -> int:  # fmt: skip
-    """Upper confidence bounds into ``out`` (score, mean, width); the best one's place or -1.
-
-    uᵀA0⁻¹u is taken for all candidates at once, candidates innermost: each one's sum keeps its
-    order and the processor does several of them in one instruction. ``scratch`` needs
-    (k + 3) n + k numbers.
-    """
-    if not factors.finite(x):
-        return -1
-    n = slots.shape[0]
+@inline
+def forms(U: F64, shared: F64, square: F64, mean: F64, line: F64) -> None:
+    """Add uᵀA0⁻¹u to ``square`` and uᵀβ to ``mean``, for each column u of ``U``."""
+    k, n = U.shape
     beta = k * (k + 1) // 2
-    U = scratch[: k * n].reshape((k, n))
-    rest = scratch[k * n :]
-    z, mean, square, line = rest[:k], rest[k : k + n], rest[k + n : k + 2 * n], rest[k + 2 * n :]
-    for c in range(n):
-        row = slots[c]
-        uniform.feature(kind, x, features, row, cross, c, z)
-        residual(cum, row, x, z)
-        for j in range(k):
-            U[j, c] = z[j]
-        mean[c] = factors.predict(cum, row, x)
-        square[c] = factors.quad(cum, row, x)
-
     column = k
     for j in range(k):
         for c in range(n):
@@ -76,6 +54,35 @@ def score(
             square[c] += weight * line[c] * line[c]
             mean[c] += beta_j * U[j, c]
         column += j
+
+
+@jit
+def score(
+    kind: int, x: F64, slots: I64, features: F64, cross: F64, cum: F64, shared: F64, k: int,
+    alpha: float, out: F64, scratch: F64,
+) -> int:  # fmt: skip
+    """Upper confidence bounds into ``out`` (score, mean, width); the best one's place or -1.
+
+    uᵀA0⁻¹u is taken for all candidates at once, candidates innermost: each one's sum keeps its
+    order and the processor does several of them in one instruction. ``scratch`` needs
+    (k + 3) n + k numbers.
+    """
+    if not factors.finite(x):
+        return -1
+    n = slots.shape[0]
+    U = scratch[: k * n].reshape((k, n))
+    rest = scratch[k * n :]
+    z, mean, square, line = rest[:k], rest[k : k + n], rest[k + n : k + 2 * n], rest[k + 2 * n :]
+    for c in range(n):
+        row = slots[c]
+        uniform.feature(kind, x, features, row, cross, c, z)
+        residual(cum, row, x, z)
+        for j in range(k):
+            U[j, c] = z[j]
+        mean[c] = factors.predict(cum, row, x)
+        square[c] = factors.quad(cum, row, x)
+
+    forms(U, shared, square, mean, line)
 
     best = 0
     for c in range(n):

@@ -220,15 +220,23 @@ def score_hybrid(
     faded = _fade(alpha, rate, tally)
     if best < 0 or faded == 0.0:
         return best
+    n = slots.shape[0]
     own = _length(x) / ridge
-    z = scratch[:k]
+    Z = scratch[: k * n].reshape((k, n))
+    rest = scratch[k * n :]
+    z, mean, square, line = rest[:k], rest[k : k + n], rest[k + n : k + 2 * n], rest[k + 2 * n :]
+    for c in range(n):
+        uniform.feature(kind, x, features, slots[c], cross, c, z)
+        for j in range(k):
+            Z[j, c] = z[j]
+        mean[c] = 0.0
+        square[c] = own
+    hybrid.forms(Z, shared, square, mean, line)
     best = 0
-    for c in range(slots.shape[0]):
+    for c in range(n):
         q = _doubt(slots[c], step, faded, doubts)
         if q > 0.0:
-            uniform.feature(kind, x, features, slots[c], cross, c, z)
-            mean = factors.predict(shared, hybrid.CUM, z)
-            _mix(c, q, mean, own + factors.quad(shared, hybrid.CUM, z), alpha, out)
+            _mix(c, q, mean[c], square[c], alpha, out)
         if out[c, 0] > out[best, 0]:
             best = c
     return best

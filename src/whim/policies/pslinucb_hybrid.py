@@ -139,6 +139,8 @@ class PSLinUCBHybrid(RowWindows, Revisiting, HybridPolicy):
         self._scored = isinstance(self._test, ScoreTest)
         self._open_revisit(revisit, self._scored)
         self._quick = type(self)._score is PSLinUCBHybrid._score and not self._random_ties
+        if self._revisits and self._quick:  # bound once: a test in every call would be paid for
+            self._choose = self._look  # type: ignore[method-assign]
 
     def _score_state(self, x: F64, slots: I64, cross: F64 | None) -> tuple[Any, ...]:
         """What the kernels that score with doubts take."""
@@ -149,9 +151,7 @@ class PSLinUCBHybrid(RowWindows, Revisiting, HybridPolicy):
             self._doubts, self._tally,
         )  # fmt: skip
 
-    def _choose(self, x: F64, slots: I64, cross: F64 | None) -> tuple[int, float, float, float]:
-        if not (self._revisits and self._quick):
-            return super()._choose(x, slots, cross)
+    def _look(self, x: F64, slots: I64, cross: F64 | None) -> tuple[int, float, float, float]:
         found: tuple[int, float, float, float] = _CHOOSE_AGAIN.call(
             *self._score_state(x, slots, cross)
         )
