@@ -9,11 +9,11 @@ import time
 from typing import Any, NamedTuple
 
 import whim.policies as whim
-from whim.evaluate import SimulationResult, band, mean_interval, simulate
+from whim.evaluate import SimulationResult, mean_interval, simulate
 from whim.evaluate.intervals import Interval, ratio_interval
 from whim.evaluate.tasks import Told
 from whim.experiments import words
-from whim.experiments.findings import Figure, Findings, Table
+from whim.experiments.findings import Findings, Table
 from whim.experiments.options import Options, after
 from whim.worlds import PiecewiseLinear
 
@@ -124,7 +124,7 @@ def power(options: Options) -> Findings:
             _regrets(lines, results),
         ],
         figures=[
-            _figure(line, result)
+            words.regret_over_time(result, f": {line.title}")
             for line, result in zip(lines, results, strict=True)
             if line.world.period is not None  # else all curves are one
         ],
@@ -179,17 +179,4 @@ def _regrets(lines: list[_Line], results: list[SimulationResult]) -> Table:
         caption="Means over runs with 95 % intervals. The score test looks again at arms that "
         "are not played (revisit, by default); changes of arms never played cannot be found.",
         highlight=[i for i, row in enumerate(rows) if row[1] == _OURS],
-    )
-
-
-def _figure(line: _Line, result: SimulationResult) -> Figure:
-    return Figure(
-        title=f"Regret over time: {line.title}",
-        x_label="step",
-        y_label="regret",
-        curves=[
-            words.curve(label, result.steps.tolist(), band(regret))
-            for label, regret in result.regret.items()
-        ],
-        caption="Mean over runs, 95 % bands.",
     )

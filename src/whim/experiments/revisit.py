@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 import whim.policies as whim
-from whim.evaluate import Interval, SimulationResult, band, gain, mean_interval, simulate
+from whim.evaluate import Interval, SimulationResult, gain, mean_interval, simulate
 from whim.evaluate.tasks import Told
 from whim.experiments import words
-from whim.experiments.findings import Figure, Findings, Table
+from whim.experiments.findings import Findings, Table
 from whim.experiments.options import Options, after
 from whim.worlds import PiecewiseLinear
 
@@ -86,7 +86,14 @@ def revisit(options: Options) -> Findings:
             "“Told the truth” restarts an arm at its change points, played or not.",
         ],
         tables=[_table(found, list(policies))],
-        figures=[_figure(found[label], label) for label in (_ONE, _MANY)],
+        figures=[
+            words.regret_over_time(
+                found[label],
+                f": {label}",
+                caption="Each arm changes every 2,000 steps, at its own times.",
+            )
+            for label in (_ONE, _MANY)
+        ],
         headline=[("looking again, one user: regret saved", "–", saved)],
         seconds=time.monotonic() - began,
     )
@@ -118,17 +125,4 @@ def _table(found: dict[str, SimulationResult], labels: list[str]) -> Table:
         "paired runs. Each arm changes every 2,000 steps, at times of its own unless it says "
         "“together”. PSLinUCB has the paper's test (ω = 100, δ = 0.35), all have α = 1, and "
         "revisit is “auto”: nothing differs before a change is found.",
-    )
-
-
-def _figure(result: SimulationResult, world: str) -> Figure:
-    return Figure(
-        title=f"Regret over time: {world}",
-        x_label="step",
-        y_label="regret",
-        curves=[
-            words.curve(label, result.steps.tolist(), band(regret))
-            for label, regret in result.regret.items()
-        ],
-        caption="Mean over runs, 95 % bands. Each arm changes every 2,000 steps, at its own times.",
     )

@@ -12,10 +12,10 @@ from itertools import product
 from typing import Any
 
 import whim.policies as whim
-from whim.evaluate import Interval, SimulationResult, band, gain, mean_interval, simulate
+from whim.evaluate import Interval, SimulationResult, gain, mean_interval, simulate
 from whim.evaluate.tasks import Told
 from whim.experiments import words
-from whim.experiments.findings import Figure, Findings, Table
+from whim.experiments.findings import Findings, Table
 from whim.experiments.options import Options, after
 from whim.worlds import PiecewiseLinear
 
@@ -104,7 +104,13 @@ def _compare(options: Options, name: str, policies: dict[str, Any], m: int) -> F
         differences=_differences(m),
         tables=[_policies(main, paper, base), _laws(found, ours, base)],
         figures=[
-            _figure(found["ball", "fixed", together], _TIMES[together]) for together in _TIMES
+            words.regret_over_time(
+                found["ball", "fixed", together],
+                f", arms changing: {_TIMES[together]}",
+                caption="Unit ball, one user.",
+                without="letter",  # it would lie on the line of its twin
+            )
+            for together in _TIMES
         ],
         headline=[(f"{ours}: regret saved", paper, words.percent(saved))],
         seconds=time.monotonic() - began,
@@ -168,21 +174,6 @@ def _laws(found: dict[tuple[str, str, bool], SimulationResult], ours: str, base:
         caption="The gain depends on the sampling law: with non-negative vectors rewards differ "
         "less from arm to arm and from regime to regime, few changes move the mean by δ, and "
         "there is little to win.",
-    )
-
-
-def _figure(result: SimulationResult, when: str) -> Figure:
-    x = result.steps.tolist()
-    return Figure(
-        title=f"Regret over time, arms changing: {when}",
-        x_label="step",
-        y_label="regret",
-        curves=[
-            words.curve(label, x, band(regret))
-            for label, regret in result.regret.items()
-            if "letter" not in label  # it would lie on the line of its twin
-        ],
-        caption="Mean over runs, 95 % bands. Unit ball, one user.",
     )
 
 

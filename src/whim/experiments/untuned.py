@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 import whim.policies as whim
-from whim.evaluate import Interval, SimulationResult, band, mean_interval, simulate
+from whim.evaluate import Interval, SimulationResult, mean_interval, simulate
 from whim.evaluate.intervals import ratio_interval
 from whim.experiments import clicks as logged
 from whim.experiments import lastfm, words, yahoo
-from whim.experiments.findings import Figure, Findings, Table
+from whim.experiments.findings import Findings, Table
 from whim.experiments.options import Options
 from whim.types import F64
 from whim.worlds import NewsWorld
@@ -82,9 +82,14 @@ def clicks(options: Options) -> Findings:
         tables=[table],
         figures=[
             logged.over_time(replayed, list(made), f"Click rate over time: {heard.where}"),
-            _figure(page),
+            words.regret_over_time(
+                page,
+                ": front page",
+                x_label="visit",
+                y_label="clicks lost against the best article",
+            ),
         ],
-        headline=[(f"CTR, score test over tuned δ: {label}", "",
+        headline=[(f"CTR, score test over tuned δ: {label}", "–",
                    words.percent(i, 1, signed=True)) for label, i in found],
         seconds=time.monotonic() - began,
     )  # fmt: skip
@@ -159,16 +164,3 @@ def _verdict(beyond: Interval) -> str:
     if beyond.low > 0:
         return "better"
     return "worse" if beyond.high < 0 else "no worse"
-
-
-def _figure(page: SimulationResult) -> Figure:
-    return Figure(
-        title="Regret over time: front page",
-        x_label="visit",
-        y_label="clicks lost against the best article",
-        curves=[
-            words.curve(label, page.steps.tolist(), band(regret))
-            for label, regret in page.regret.items()
-        ],
-        caption="Mean over runs, 95 % bands.",
-    )

@@ -1,13 +1,13 @@
-"""Numbers as experiments show them: an estimate with its interval, in text."""
+"""Numbers as experiments show them: an estimate with its interval, in text or drawn."""
 
 from __future__ import annotations
 
 import math
 
-from whim.evaluate import Band, Interval
-from whim.experiments.findings import Curve
+from whim.evaluate import Band, Interval, SimulationResult, band
+from whim.experiments.findings import Curve, Figure
 
-__all__ = ["between", "count", "curve", "percent", "rate", "whole"]
+__all__ = ["between", "count", "curve", "percent", "rate", "regret_over_time", "whole"]
 
 
 def whole(i: Interval) -> str:
@@ -68,3 +68,21 @@ def curve(label: str, x: list[float], found: Band, style: str = "line") -> Curve
         label, [float(v) for v in x], found.value.tolist(), found.low.tolist(),
         found.high.tolist(), style,
     )  # fmt: skip
+
+
+def regret_over_time(
+    result: SimulationResult, where: str, *, caption: str = "", without: str = "–",
+    x_label: str = "step", y_label: str = "regret",
+) -> Figure:  # fmt: skip
+    """The figure of a simulation; policies whose label has ``without`` are left out."""
+    return Figure(
+        title=f"Regret over time{where}",
+        x_label=x_label,
+        y_label=y_label,
+        curves=[
+            curve(label, result.steps.tolist(), band(regret))
+            for label, regret in result.regret.items()
+            if without not in label
+        ],
+        caption=f"Mean over runs, 95 % bands. {caption}".strip(),
+    )

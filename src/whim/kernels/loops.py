@@ -1,21 +1,9 @@
-"""Whole compiled loops: a policy decides and learns over a stretch of events, nothing else.
+"""Every policy's way into the compiled loop (``kernels.template``): how it decides and learns.
 
-The loop is written once, as ``_walk``. Each policy enters it by two lines that hand its state to
-the very kernels that serve live calls, ``decide`` and ``learn``; ``_loop`` binds them and
-compiles. A loop stops where Python has something to do and is called again: after a change that
-must be reported, before a play that the windows cannot hold, when random numbers run out.
-
-A stretch has contexts ``X``, and pools as slots: event i's candidates are
-``members[offsets[p] : offsets[p + 1]]`` with p = ``pool_of[i]``. How rewards are known (``mode``):
-MATCH, a log of one shown candidate: an event counts only if the choice is the place ``logged[i]``,
-else it leaves no trace; ONE, ``rewards[i, 0]`` at that place and 0 at all others; EACH,
-``rewards[i, c]`` at place c.
+Two lines a policy hand its state to the very kernels that serve live calls.
 """
 
 from __future__ import annotations
-
-from types import FunctionType
-from typing import Any
 
 from whim.kernels import (
     contextfree,
@@ -34,93 +22,20 @@ from whim.kernels import (
     uniform,
     watched,
 )
-from whim.kernels.jit import inline, jit, lean
+from whim.kernels.jit import inline, lean
+from whim.kernels.template import QUIET, State, loop
 from whim.types import F64, I64
 
 __all__ = [
-    "CHANGED", "DRY", "EACH", "GROW", "MATCH", "NOT_FINITE", "ONE", "PACKED", "QUIET",
-    "cusum", "denband", "discounted_linear", "discounted_ucb", "drawn", "dynamic", "grouped",
-    "linucb", "linucb_hybrid", "linucb_shared", "linucb_watched", "modified_ps", "monitored",
-    "ps_disjoint", "ps_hybrid", "ps_revisit", "ps_revisit_hybrid", "ps_scored",
+    "PACKED", "cusum", "denband", "discounted_linear", "discounted_ucb", "drawn", "dynamic",
+    "grouped", "linucb", "linucb_hybrid", "linucb_shared", "linucb_watched", "modified_ps",
+    "monitored", "ps_disjoint", "ps_hybrid", "ps_revisit", "ps_revisit_hybrid", "ps_scored",
     "ps_scored_hybrid", "sliding_linear", "sliding_shared", "sliding_ucb", "thompson",
     "thompson_shared", "ucb",
 ]  # fmt: skip
 
-QUIET, CHANGED, GROW, NOT_FINITE, DRY = range(5)
-MATCH, ONE, EACH = range(3)
 # whose ``out`` is the scratch of kernels.packed
 PACKED = frozenset(("linucb", "linucb_watched", "ps_disjoint", "ps_scored"))
-
-State = tuple[Any, ...]
-
-
-def decide(state: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64) -> int:
-    """Stands for a policy's choice: the best candidate's place, -1 if x is not finite.
-
-    ``again`` counts the events just before with the same candidates and nothing learnt since.
-    """
-    raise NotImplementedError
-
-
-def learn(state: State, step: int, row: int, x: F64, r: float) -> int:
-    """Stands for a policy's observe step."""
-    raise NotImplementedError
-
-
-def _walk(
-    start: int, step: int, until: int, mode: int, X: F64, pool_of: I64, offsets: I64,
-    members: I64, logged: I64, rewards: F64, noise: F64, at: int, each: int, state: State,
-    out: F64, chosen: I64,
-) -> tuple[int, int, int, int]:  # fmt: skip
-    """Events from ``start`` on; where to go on, the step, the place in ``noise``, why it stopped.
-
-    ``chosen`` takes the place of each choice. A decision uses ``each`` random numbers, or one a
-    candidate if that is negative; those of an event that left no trace are used again. Stops
-    after step ``until`` as well.
-    """
-    again, before = 0, -1
-    for i in range(start, X.shape[0]):
-        pool = pool_of[i]
-        again = again + 1 if pool == before else 0
-        before = pool
-        slots = members[offsets[pool] : offsets[pool + 1]]
-        drawn = each if each >= 0 else slots.shape[0]
-        if at + drawn > noise.shape[0]:
-            return i, step, at, DRY
-        x = X[i]
-        best = decide(state, step, x, slots, again, noise[at:], out)
-        if best < 0:
-            return i, step, at, NOT_FINITE
-        chosen[i] = best
-        if mode == MATCH:
-            if best != logged[i]:
-                continue
-            r = rewards[i, 0]
-        elif mode == ONE:
-            r = rewards[i, 0] if best == logged[i] else 0.0
-        else:
-            r = rewards[i, best]
-        status = learn(state, step, slots[best], x, r)
-        if status == GROW:
-            return i, step, at, GROW
-        step += 1
-        at += drawn
-        before = -1
-        if status != QUIET or step == until:
-            return i + 1, step, at, status
-    return X.shape[0], step, at, QUIET
-
-
-def _loop(name: str, decide: Any, learn: Any, compiler: Any = jit) -> Any:
-    """``_walk`` with these two in place of the stand-ins, compiled and cached under ``name``.
-
-    ``compiler`` may be ``lean`` where neither allocates: 5 % less time, for PSLinUCB-Disjoint
-    with 20 candidates.
-    """
-    bound = FunctionType(_walk.__code__, {**globals(), "decide": decide, "learn": learn}, name)
-    bound.__qualname__ = f"walk_{name}"
-    bound.__module__ = __name__
-    return compiler(bound)
 
 
 # -- context-free -------------------------------------------------------------------------------
@@ -203,12 +118,12 @@ def _cusum_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
     return contextfree.cusum_one(row, x, r, warmup, drift, threshold, stats, total, work)
 
 
-drawn = _loop("drawn", _drawn_decide, _drawn_learn)
-ucb = _loop("ucb", _ucb_decide, _ucb_learn)
-monitored = _loop("monitored", _monitored_decide, _monitored_learn)
-discounted_ucb = _loop("discounted_ucb", _discounted_decide, _discounted_learn)
-sliding_ucb = _loop("sliding_ucb", _sliding_decide, _sliding_learn)
-cusum = _loop("cusum", _cusum_decide, _cusum_learn)
+drawn = loop("drawn", _drawn_decide, _drawn_learn)
+ucb = loop("ucb", _ucb_decide, _ucb_learn)
+monitored = loop("monitored", _monitored_decide, _monitored_learn)
+discounted_ucb = loop("discounted_ucb", _discounted_decide, _discounted_learn)
+sliding_ucb = loop("sliding_ucb", _sliding_decide, _sliding_learn)
+cusum = loop("cusum", _cusum_decide, _cusum_learn)
 
 
 # -- one model an arm ---------------------------------------------------------------------------
@@ -314,14 +229,14 @@ def _grouped_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
     return groups.observe(row, x, r, *s[7:])
 
 
-linucb = _loop("linucb", _packed_decide, _own_learn, lean)
-thompson = _loop("thompson", _thompson_decide, _own_learn)
-ps_disjoint = _loop("ps_disjoint", _packed_decide, _ps_learn, lean)
-ps_scored = _loop("ps_scored", _packed_decide, _scored_learn, lean)
-ps_revisit = _loop("ps_revisit", _doubting_decide, _doubting_learn, lean)
-grouped = _loop("grouped", _grouped_decide, _grouped_learn, lean)
-linucb_watched = _loop("linucb_watched", _packed_decide, _watched_learn, lean)
-modified_ps = _loop("modified_ps", _modified_decide, _modified_learn)
+linucb = loop("linucb", _packed_decide, _own_learn, lean)
+thompson = loop("thompson", _thompson_decide, _own_learn)
+ps_disjoint = loop("ps_disjoint", _packed_decide, _ps_learn, lean)
+ps_scored = loop("ps_scored", _packed_decide, _scored_learn, lean)
+ps_revisit = loop("ps_revisit", _doubting_decide, _doubting_learn, lean)
+grouped = loop("grouped", _grouped_decide, _grouped_learn, lean)
+linucb_watched = loop("linucb_watched", _packed_decide, _watched_learn, lean)
+modified_ps = loop("modified_ps", _modified_decide, _modified_learn)
 
 
 # -- one model for all, and both ----------------------------------------------------------------
@@ -419,12 +334,12 @@ def _doubting_hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> i
     )  # fmt: skip
 
 
-linucb_shared = _loop("linucb_shared", _shared_decide, _shared_learn)
-thompson_shared = _loop("thompson_shared", _thompson_shared, _shared_learn)
-linucb_hybrid = _loop("linucb_hybrid", _hybrid_decide, _hybrid_learn)
-ps_hybrid = _loop("ps_hybrid", _hybrid_decide, _ps_hybrid_learn)
-ps_scored_hybrid = _loop("ps_scored_hybrid", _hybrid_decide, _scored_hybrid_learn)
-ps_revisit_hybrid = _loop("ps_revisit_hybrid", _doubting_hybrid_decide, _doubting_hybrid_learn)
+linucb_shared = loop("linucb_shared", _shared_decide, _shared_learn)
+thompson_shared = loop("thompson_shared", _thompson_shared, _shared_learn)
+linucb_hybrid = loop("linucb_hybrid", _hybrid_decide, _hybrid_learn)
+ps_hybrid = loop("ps_hybrid", _hybrid_decide, _ps_hybrid_learn)
+ps_scored_hybrid = loop("ps_scored_hybrid", _hybrid_decide, _scored_hybrid_learn)
+ps_revisit_hybrid = loop("ps_revisit_hybrid", _doubting_hybrid_decide, _doubting_hybrid_learn)
 
 
 # -- models that forget, and ensembles ----------------------------------------------------------
@@ -501,8 +416,8 @@ def _dynamic_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
     )  # fmt: skip
 
 
-discounted_linear = _loop("discounted_linear", _fading_decide, _fading_learn)
-sliding_linear = _loop("sliding_linear", _own_decide, _window_learn)
-sliding_shared = _loop("sliding_shared", _shared_decide, _window_learn)
-denband = _loop("denband", _denband_decide, _denband_learn)
-dynamic = _loop("dynamic", _dynamic_decide, _dynamic_learn)
+discounted_linear = loop("discounted_linear", _fading_decide, _fading_learn)
+sliding_linear = loop("sliding_linear", _own_decide, _window_learn)
+sliding_shared = loop("sliding_shared", _shared_decide, _window_learn)
+denband = loop("denband", _denband_decide, _denband_learn)
+dynamic = loop("dynamic", _dynamic_decide, _dynamic_learn)

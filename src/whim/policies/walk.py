@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from whim.errors import InvalidInputError
-from whim.kernels import loops, packed
+from whim.kernels import loops, packed, template
 from whim.policies.base import Loop, Policy
 from whim.policies.oracle_restart import OracleRestart
 from whim.types import F64, I64, ChangeEvent
 
 __all__ = ["EACH", "MATCH", "ONE", "Stretch", "Walked", "walk"]
 
-MATCH, ONE, EACH = loops.MATCH, loops.ONE, loops.EACH
+MATCH, ONE, EACH = template.MATCH, template.ONE, template.EACH
 _NEVER = -1
 _NUMBERS = 1 << 16  # random numbers drawn at a time
 _DECISIVE = frozenset(("_score", "_observe", "_noise", "_choose", "select", "update"))
@@ -87,12 +87,12 @@ def _compiled(policy: Policy, inner: Policy, stretch: Stretch) -> Walked:
     changes: list[tuple[int, ChangeEvent]] = []
     noise, at, draw = np.zeros(0), 0, ""
     scratch = _scratch(_loop(inner), stretch)
-    start, status = 0, loops.QUIET
+    start, status = 0, template.QUIET
     while start < len(stretch.X):
         loop = _loop(inner)
         assert loop is not None  # whoever called has looked
         draw, before = loop.draw, inner.step
-        if status == loops.DRY or (draw and not len(noise)):
+        if status == template.DRY or (draw and not len(noise)):
             noise, at = _numbers(inner, loop, at, stretch, len(stretch.X) - start), 0
         until = next((step for step in due if step > inner.step), _NEVER)
         stop, step, at, status = getattr(loops, loop.name)(
@@ -102,12 +102,12 @@ def _compiled(policy: Policy, inner: Policy, stretch: Stretch) -> Walked:
         _count(inner, stretch, chosen, start, stop)
         assert inner._step == step
         start = stop
-        if status == loops.CHANGED:
+        if status == template.CHANGED:
             slot = _slots(stretch, chosen, stop - 1, stop)[0]
             changes.append((stop - 1, inner._event(int(slot))))
-        elif status == loops.GROW:
+        elif status == template.GROW:
             inner._grow_pool()
-        elif status == loops.NOT_FINITE:
+        elif status == template.NOT_FINITE:
             raise InvalidInputError(f"contexts must be finite, got {stretch.X[stop]}.")
         if isinstance(policy, OracleRestart) and inner.step > before:
             policy._restart()
