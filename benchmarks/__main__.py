@@ -30,6 +30,7 @@ def main() -> int:
     rows += run_part("replay", "experiment")
     rows += run_part("conversion")
     rows += run_part("startup")
+    rows += run_part("groups")
     about["load_after"] = [round(v, 2) for v in os.getloadavg()]
 
     print(table(rows))

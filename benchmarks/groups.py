@@ -96,10 +96,10 @@ def decisions(d: int, rounds: int = 15) -> list[Row]:
     note = f"{ARMS} arms in {GROUPS} groups, {PLAYED} played; theirs: PSLinUCBDisjoint"
     return [
         compare(
-            f"g. select, all arms, d={d}", found["all"], found["all own"], wanted="", note=note
+            f"k. select, all arms, d={d}", found["all"], found["all own"], wanted="", note=note
         ),
-        compare(f"g. select, 1,000 arms, d={d}", found["some"], found["some own"], wanted=""),
-        compare(f"g. update, d={d}", found["update"], found["update own"], wanted=""),
+        compare(f"k. select, 1,000 arms, d={d}", found["some"], found["some own"], wanted=""),
+        compare(f"k. update, d={d}", found["update"], found["update own"], wanted=""),
     ]
 
 
@@ -120,7 +120,7 @@ def memory(d: int, played: int) -> Row:
     ours, theirs = sizes
     ratio = theirs / ours
     return Row(
-        what=f"g. memory, plays over {played} arms, d={d}", ours=ours, theirs=theirs, unit="MB",
+        what=f"k. memory, plays over {played} arms, d={d}", ours=ours, theirs=theirs, unit="MB",
         ratio=ratio, low=ratio, high=ratio, best=ratio, wanted="",
         note="resident, with the ids; the difference to a process without the policy",
     )  # fmt: skip
