@@ -37,6 +37,7 @@ FACTORIES: dict[str, Callable[[], Policy]] = {
     "lints": lambda: whim.LinTS(n_features=3, alpha=0.3, seed=5),
     "lints-item": lambda: whim.LinTS(n_item_features=3, payoff="item", alpha=0.3),
     "linucb-disjoint": lambda: whim.LinUCBDisjoint(n_features=4, alpha=0.5),
+    "linucb-disjoint-light": lambda: whim.LinUCBDisjoint(n_features=4, scoring="float32"),
     "linucb-uniform": lambda: whim.LinUCBUniform(n_item_features=3, alpha=0.5),
     "linucb-uniform-cross": lambda: whim.LinUCBUniform(
         n_item_features=2, n_features=3, payoff="cross", ridge=0.3

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whim.errors import InvalidInputError, UnknownArmError
 from whim.types import I64, ArmId
@@ -58,6 +60,7 @@ class ArmTable:
         self.id_of: list[ArmId | None] = []
         self._free: list[int] = []
         self._slots: I64 | None = None
+        self._numbers: I64 | None = None  # slot of each arm whose id is a small number
 
     def __len__(self) -> int:
         return len(self.slot_of)
@@ -69,6 +72,7 @@ class ArmTable:
     def add(self, ids: Iterable[object]) -> list[tuple[ArmId, int]]:
         """Give a slot to each new id; ids that are live keep theirs."""
         added = []
+        self._numbers = None
         for arm in self.missing(ids):
             if self._free:
                 slot = heapq.heappop(self._free)
@@ -90,7 +94,7 @@ class ArmTable:
             del self.slot_of[arm]
             self.id_of[slot] = None
             heapq.heappush(self._free, slot)
-        self._slots = None
+        self._slots = self._numbers = None
         return list(slots)
 
     @property
@@ -120,6 +124,28 @@ class ArmTable:
             raise self._unknown(ids, name)
         return slots
 
+    @staticmethod
+    def same(ids: list[ArmId], known: list[ArmId]) -> bool:
+        """Whether ids are those of a list that was looked up before."""
+        try:
+            return ids == known and _BOOLS.isdisjoint(map(type, ids))
+        except Exception:  # of an id's own __eq__: the look-up will tell
+            return False
+
+    def slots_of_numbers(self, ids: NDArray[Any]) -> I64:
+        """As ``slots``, for an array of integers; small numbers are looked up all at once."""
+        if self._numbers is None:
+            most = 8 * len(self.slot_of) + 1024  # a table of ids must not outgrow the arms
+            known = [(a, s) for a, s in self.slot_of.items() if type(a) is int and 0 <= a < most]
+            self._numbers = np.full(max((a for a, _ in known), default=-1) + 1, -1)
+            for arm, slot in known:
+                self._numbers[arm] = slot
+        if len(ids) and ids.min() >= 0 and ids.max() < len(self._numbers):
+            slots: I64 = self._numbers[ids]
+            if slots.min() >= 0:
+                return slots
+        return self.slots(ids.tolist())
+
     def _unknown(self, ids: Sequence[object], name: str) -> InvalidInputError | UnknownArmError:
         unknown = []
         for arm in ids:
@@ -138,4 +164,4 @@ class ArmTable:
         for arm, slot in self.slot_of.items():
             self.id_of[slot] = arm
         self._free = [s for s in range(size) if self.id_of[s] is None]
-        self._slots = None
+        self._slots = self._numbers = None

@@ -24,6 +24,7 @@ __all__ = [
     "TABLE",
     "best",
     "choose",
+    "four",
     "learn_many",
     "learn_one",
     "observe",
@@ -42,7 +43,7 @@ TABLE = windows.ENDS + 2
 
 
 @inline
-def _four(
+def four(
     x: F64, cum: F64, a: int, b: int, c: int, e: int
 ) -> tuple[float, float, float, float, float, float, float, float]:
     """Means of four rows, then their squared widths: no sum waits for another's last addition.
@@ -84,15 +85,20 @@ def score(x: F64, slots: I64, cum: F64, alpha: float, out: F64) -> int:
     """
     if not factors.finite(x):
         return -1
-    last = slots.shape[0] - 1
-    for c in range(0, slots.shape[0], 4):  # past the end, the last candidate once more
+    n = slots.shape[0]
+    long = x.shape[0] >= factors.LONG  # then one row has sums enough of its own
+    for c in range(n if long else 0):
+        out[c, 2] = factors.quad(cum, slots[c], x)
+        out[c, 1] = factors.predict(cum, slots[c], x)
+    last = n - 1
+    for c in range(0, 0 if long else n, 4):  # past the end, the last candidate once more
         c_1, c_2, c_3 = min(c + 1, last), min(c + 2, last), min(c + 3, last)
         (
             out[c, 1], out[c_1, 1], out[c_2, 1], out[c_3, 1],
             out[c, 2], out[c_1, 2], out[c_2, 2], out[c_3, 2],
-        ) = _four(x, cum, slots[c], slots[c_1], slots[c_2], slots[c_3])  # fmt: skip
+        ) = four(x, cum, slots[c], slots[c_1], slots[c_2], slots[c_3])  # fmt: skip
     best = 0
-    for c in range(slots.shape[0]):
+    for c in range(n):
         out[c, 2] = alpha * np.sqrt(out[c, 2])
         out[c, 0] = out[c, 1] + out[c, 2]
         if out[c, 0] > out[best, 0]:
@@ -106,10 +112,17 @@ def best(x: F64, slots: I64, cum: F64, alpha: float) -> tuple[int, float, float,
     if not factors.finite(x):
         return -1, 0.0, 0.0, 0.0
     chosen, best, best_mean, best_width = 0, -np.inf, 0.0, 0.0
-    last = slots.shape[0] - 1
-    for c in range(0, slots.shape[0], 4):
+    n = slots.shape[0]
+    long = x.shape[0] >= factors.LONG  # through memory in one direction: widths, then means
+    for c in range(n if long else 0):
+        w_0 = alpha * np.sqrt(factors.quad(cum, slots[c], x))
+        m_0 = factors.predict(cum, slots[c], x)
+        if m_0 + w_0 > best:
+            chosen, best, best_mean, best_width = c, m_0 + w_0, m_0, w_0
+    last = n - 1
+    for c in range(0, 0 if long else n, 4):
         c_1, c_2, c_3 = min(c + 1, last), min(c + 2, last), min(c + 3, last)
-        m_0, m_1, m_2, m_3, q_0, q_1, q_2, q_3 = _four(
+        m_0, m_1, m_2, m_3, q_0, q_1, q_2, q_3 = four(
             x, cum, slots[c], slots[c_1], slots[c_2], slots[c_3]
         )
         w_0, w_1 = alpha * np.sqrt(q_0), alpha * np.sqrt(q_1)

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from whim.kernels import vectors
 from whim.kernels.jit import inline, jit
 from whim.types import F64
 
 __all__ = [
     "LARGEST",
+    "LONG",
     "dense",
     "downdate",
     "finite",
@@ -37,7 +39,8 @@ __all__ = [
 
 # a step from contexts of size 1 to one of size s costs the mean about s · 1e-16: refused in time
 LARGEST = 1e10
-SHORT = 24  # columns shorter than this are summed in one go
+SHORT = 8  # vectors shorter than this are summed number by number, one model at a time
+LONG = 32  # from this length on a score is summed in vectors, too: one model at a time
 
 
 def packed_size(d: int) -> int:
@@ -72,38 +75,21 @@ def finite(x: F64) -> bool:
 
 @inline
 def _column(F: F64, row: int, x: F64, j: int, k: int) -> float:
-    """``(Uᵀ x)_j``, with column j starting at ``k``; long columns in four running sums."""
-    a: float = x[j]
-    if j < SHORT:
-        for i in range(j):
-            a += F[row, k + i] * x[i]
-        return a
-    b, c, e = 0.0, 0.0, 0.0
-    four = j >> 2
-    for q in range(four):
-        i = 4 * q
-        a += F[row, k + i] * x[i]
-        b += F[row, k + i + 1] * x[i + 1]
-        c += F[row, k + i + 2] * x[i + 2]
-        e += F[row, k + i + 3] * x[i + 3]
-    for i in range(4 * four, j):
-        a += F[row, k + i] * x[i]
-    return (a + b) + (c + e)
+    """``(Uᵀ x)_j``, with column j starting at ``k``."""
+    f: float = x[j]
+    if x.shape[0] >= SHORT:
+        return f + vectors.dot(F, row * F.shape[1] + k, x, j)
+    for i in range(j):
+        f += F[row, k + i] * x[i]
+    return f
 
 
 @inline
 def quad(F: F64, row: int, x: F64) -> float:
     """``xᵀ A⁻¹ x``."""
-    d = x.shape[0]
-    k = d
+    k = x.shape[0]
     total = 0.0
-    for j in range(min(d, SHORT)):
-        f = x[j]
-        for i in range(j):
-            f += F[row, k + i] * x[i]
-        total += F[row, j] * f * f
-        k += j
-    for j in range(SHORT, d):
+    for j in range(x.shape[0]):
         f = _column(F, row, x, j, k)
         total += F[row, j] * f * f
         k += j
@@ -141,6 +127,8 @@ def predict(F: F64, row: int, x: F64) -> float:
     """``xᵀ theta``."""
     d = x.shape[0]
     at = d * (d + 1) // 2
+    if d >= LONG:
+        return vectors.dot(F, row * F.shape[1] + at, x, d)
     total = 0.0
     for j in range(d):
         total += x[j] * F[row, at + j]

@@ -12,47 +12,48 @@ from __future__ import annotations
 
 import numpy as np
 
-from whim.kernels import factors, uniform, windows
+from whim.kernels import disjoint, factors, uniform, vectors, windows
 from whim.kernels.disjoint import CHANGED, GROW, NOT_FINITE, POPS, QUIET, SEEDED
 from whim.kernels.jit import inline, jit, lean
 from whim.types import F64, I64
 
 __all__ = [
     "CUM", "PRE", "choose", "forms", "freeze", "join", "learn_many", "learn_one", "leave",
-    "observe", "observe_many", "own", "pack", "residual", "restart", "score", "theta", "trade",
+    "observe", "observe_many", "own", "pack", "residual", "restart", "score", "spread", "theta",
+    "trade",
 ]  # fmt: skip
 
 CUM, PRE = range(2)
 
 
 @inline
-def forms(U: F64, shared: F64, square: F64, mean: F64, line: F64) -> None:
+def spread(kind: int, x: F64, slots: I64, features: F64, cross: F64, U: F64) -> None:
+    """Column c of ``U`` becomes z of candidate c; candidates innermost, for vectors of them."""
+    k, n = U.shape
+    if kind == uniform.GIVEN:
+        for c in range(n):
+            for j in range(k):
+                U[j, c] = cross[c, j]
+        return
+    d = x.shape[0]
+    for h in range(features.shape[1]):
+        y = U[h * d + d - 1]  # the last row to be filled holds the features until then
+        for c in range(n):
+            y[c] = features[slots[c], h]
+        for i in range(d):
+            row, x_i = U[h * d + i], x[i]
+            for c in range(n):
+                row[c] = x_i * y[c]
+
+
+@inline
+def forms(U: F64, shared: F64, square: F64, mean: F64) -> None:
     """Add uᵀA0⁻¹u to ``square`` and uᵀβ to ``mean``, for each column u of ``U``."""
     k, n = U.shape
-    beta = k * (k + 1) // 2
+    vectors.add_rows(mean, n, shared[CUM], k * (k + 1) // 2, U, 0, n, k)
     column = k
     for j in range(k):
-        for c in range(n):
-            line[c] = U[j, c]
-        four = j >> 2
-        for q in range(four):  # four columns a pass: a fourth of the loads and stores of line
-            i = 4 * q
-            f0, f1 = shared[CUM, column + i], shared[CUM, column + i + 1]
-            f2, f3 = shared[CUM, column + i + 2], shared[CUM, column + i + 3]
-            u0, u1, u2, u3 = U[i], U[i + 1], U[i + 2], U[i + 3]
-            for c in range(n):
-                value = line[c] + f0 * u0[c]
-                value += f1 * u1[c]
-                value += f2 * u2[c]
-                line[c] = value + f3 * u3[c]
-        for i in range(4 * four, j):
-            factor, u0 = shared[CUM, column + i], U[i]
-            for c in range(n):
-                line[c] += factor * u0[c]
-        weight, beta_j = shared[CUM, j], shared[CUM, beta + j]
-        for c in range(n):
-            square[c] += weight * line[c] * line[c]
-            mean[c] += beta_j * U[j, c]
+        vectors.add_squares(square, n, shared[CUM, j], shared[CUM], column, U, j)
         column += j
 
 
@@ -65,24 +66,29 @@ def score(
 
     uᵀA0⁻¹u is taken for all candidates at once, candidates innermost: each one's sum keeps its
     order and the processor does several of them in one instruction. ``scratch`` needs
-    (k + 3) n + k numbers.
+    (k + 2) n + k numbers.
     """
     if not factors.finite(x):
         return -1
     n = slots.shape[0]
     U = scratch[: k * n].reshape((k, n))
     rest = scratch[k * n :]
-    z, mean, square, line = rest[:k], rest[k : k + n], rest[k + n : k + 2 * n], rest[k + 2 * n :]
+    z, mean, square = rest[:k], rest[k : k + n], rest[k + n : k + 2 * n]
+    spread(kind, x, slots, features, cross, U)
     for c in range(n):
-        row = slots[c]
-        uniform.feature(kind, x, features, row, cross, c, z)
-        residual(cum, row, x, z)
         for j in range(k):
-            U[j, c] = z[j]
-        mean[c] = factors.predict(cum, row, x)
-        square[c] = factors.quad(cum, row, x)
+            z[j] = 0.0
+        residual(cum, slots[c], x, z)
+        for j in range(k):
+            U[j, c] += z[j]
+    for c in range(0, n, 4):  # past the end, the last candidate once more
+        c_1, c_2, c_3 = min(c + 1, n - 1), min(c + 2, n - 1), min(c + 3, n - 1)
+        (
+            mean[c], mean[c_1], mean[c_2], mean[c_3],
+            square[c], square[c_1], square[c_2], square[c_3],
+        ) = disjoint.four(x, cum, slots[c], slots[c_1], slots[c_2], slots[c_3])  # fmt: skip
 
-    forms(U, shared, square, mean, line)
+    forms(U, shared, square, mean)
 
     best = 0
     for c in range(n):
@@ -108,14 +114,9 @@ def choose(
 
 @inline
 def residual(M: F64, row: int, x: F64, z: F64) -> None:
-    """``z -= Cᵀ x``; rows of C as arrays of their own, which the compiler can vectorise."""
+    """``z -= Cᵀ x``."""
     d, k = x.shape[0], z.shape[0]
-    at = d * (d + 1) // 2 + d
-    for i in range(d):
-        x_i = x[i]
-        C_i = M[row, at + i * k : at + i * k + k]
-        for j in range(k):
-            z[j] -= C_i[j] * x_i
+    vectors.subtract_rows(z, k, x, 0, M[row], d * (d + 1) // 2 + d, k, d)
 
 
 @jit
@@ -162,7 +163,7 @@ def leave(shared: F64, which: int, g: float, error: float, u: F64, h: F64, v: F6
         shared[which, beta + j] -= h[j] * gain
 
 
-@jit
+@lean
 def learn_one(
     kind: int, x: F64, row: int, features: F64, cross: F64, r: float, cum: F64, shared: F64,
     k: int, work: F64,

@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-__all__ = ["Direct", "cache_folder", "inline", "jit", "lean", "source_digest"]
+__all__ = ["Direct", "again", "cache_folder", "inline", "jit", "lean", "source_digest"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -94,6 +94,11 @@ def lean(function: Function) -> Function:
     if not hasattr(getattr(target, "options", None), _UNCOUNTED):
         return counted
     return _compiled(function, inline="never", **{_UNCOUNTED: False})
+
+
+def again(kernel: Function) -> Function:
+    """The same ``lean`` kernel once more, for arguments of other types: see ``Direct``."""
+    return lean(cast(Any, kernel).py_func)  # type: ignore[no-any-return]
 
 
 def inline(function: Function) -> Function:

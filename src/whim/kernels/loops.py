@@ -42,7 +42,9 @@ PACKED = frozenset(("linucb", "linucb_watched", "ps_disjoint", "ps_scored"))
 
 
 @inline
-def _drawn_decide(s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64) -> int:
+def _drawn_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
+) -> int:
     return contextfree.score_drawn(x, slots.shape[0], noise, out)
 
 
@@ -52,7 +54,9 @@ def _drawn_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 
 @inline
-def _ucb_decide(s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64) -> int:
+def _ucb_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
+) -> int:
     stats, logarithm, alpha = s
     return contextfree.score_ucb(x, slots, stats, step, logarithm, alpha, out)
 
@@ -64,7 +68,7 @@ def _ucb_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 @inline
 def _monitored_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
     stats, live, clock, gamma = s[:4]
     return contextfree.score_monitored(x, slots, stats, live, step, clock, gamma, out)
@@ -80,7 +84,7 @@ def _monitored_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 @inline
 def _discounted_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
     stats, total, gamma, xi, bound = s
     return contextfree.score_discounted(x, slots, stats, step, total, gamma, xi, bound, out)
@@ -94,7 +98,7 @@ def _discounted_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 @inline
 def _sliding_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
     stats, window, xi, bound = s[:4]
     return contextfree.score_sliding(x, slots, stats, step, window, xi, bound, out)
@@ -107,7 +111,9 @@ def _sliding_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 
 @inline
-def _cusum_decide(s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64) -> int:
+def _cusum_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
+) -> int:
     stats, total, explore = s[:3]
     return contextfree.score_cusum(x, slots, stats, total, explore, noise, out)
 
@@ -130,18 +136,23 @@ cusum = loop("cusum", _cusum_decide, _cusum_learn)
 
 
 @inline
-def _own_decide(s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64) -> int:
+def _own_decide(
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
+) -> int:
     return disjoint.best(x, slots, s[0], s[1])[0]
 
 
 @inline
 def _packed_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
-    if again == 0 or slots.shape[0] < packed.LEAST:
+    if again == 0 or slots.shape[0] < packed.LEAST or x.shape[0] >= factors.LONG:
         return disjoint.best(x, slots, s[0], s[1])[0]
     if again == 1:
-        packed.pack(slots, s[0], out)
+        for c in range(slots.shape[0]):
+            packed.pack(c, slots[c], s[0], out)
+    elif learnt >= 0:
+        packed.pack(learnt, slots[learnt], s[0], out)
     return packed.best(x, slots.shape[0], out, s[1])
 
 
@@ -153,7 +164,7 @@ def _own_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 @inline
 def _thompson_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
     return disjoint.sample(x, slots, s[0], s[1], noise, out)
 
@@ -176,7 +187,7 @@ def _scored_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 @inline
 def _doubting_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
     cum, ridge, alpha, rate, doubts, tally = s[0], s[1], s[2], s[3], s[4], s[5]
     return revisit.score(x, slots, cum, alpha, ridge, rate, step, doubts, tally, out)
@@ -202,7 +213,7 @@ def _watched_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 @inline
 def _modified_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
     cum, alpha, live, restarted, gamma = s[:5]
     return modified.score(x, slots, cum, alpha, live, step - restarted[0], gamma, out)
@@ -218,7 +229,7 @@ def _modified_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 @inline
 def _grouped_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
     cum, alpha, mark, rows, found, model, played = s[:7]
     return groups.best(x, slots, rows[:0], model, played, cum, alpha, mark, rows, found)[0]
@@ -244,7 +255,7 @@ modified_ps = loop("modified_ps", _modified_decide, _modified_learn)
 
 @inline
 def _shared_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
     model, alpha, kind, features, rows, phi = s[:6]
     return uniform.score(kind, x, slots, features, rows, model, alpha, out, phi)
@@ -258,7 +269,7 @@ def _shared_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 @inline
 def _thompson_shared(
-    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
     model, alpha, kind, features, rows, phi = s[:6]
     return uniform.sample(kind, x, slots, features, rows, model, alpha, noise, out, phi)
@@ -266,7 +277,7 @@ def _thompson_shared(
 
 @inline
 def _hybrid_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
     cum, shared, k, alpha, kind, features, rows, scratch = (
         s[0],
@@ -313,7 +324,7 @@ def _scored_hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int
 
 @inline
 def _doubting_hybrid_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
     cum, shared, k, alpha, kind, features, rows, scratch, _, rate, doubts, tally, _, ridge = s[:14]
     return revisit.score_hybrid(
@@ -347,7 +358,7 @@ ps_revisit_hybrid = loop("ps_revisit_hybrid", _doubting_hybrid_decide, _doubting
 
 @inline
 def _fading_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
     sums, touched, start, bounds, kind, features, rows, V, work = s
     p, alpha, gamma, ridge, sigma, delta, bound_x, bound_theta = bounds
@@ -377,7 +388,7 @@ def _window_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 @inline
 def _denband_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
     kind, features, rows, settings, model, audit, order, marks, phi = s[:9]
     return experts.score(
@@ -399,7 +410,7 @@ def _denband_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 
 @inline
 def _dynamic_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64
+    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
     kind, features, rows, settings, model, badness, order, marks, phi = s[:9]
     return slaves.score(

@@ -224,14 +224,12 @@ def score_hybrid(
     own = _length(x) / ridge
     Z = scratch[: k * n].reshape((k, n))
     rest = scratch[k * n :]
-    z, mean, square, line = rest[:k], rest[k : k + n], rest[k + n : k + 2 * n], rest[k + 2 * n :]
+    mean, square = rest[:n], rest[n : 2 * n]
+    hybrid.spread(kind, x, slots, features, cross, Z)
     for c in range(n):
-        uniform.feature(kind, x, features, slots[c], cross, c, z)
-        for j in range(k):
-            Z[j, c] = z[j]
         mean[c] = 0.0
         square[c] = own
-    hybrid.forms(Z, shared, square, mean, line)
+    hybrid.forms(Z, shared, square, mean)
     best = 0
     for c in range(n):
         q = _doubt(slots[c], step, faded, doubts)

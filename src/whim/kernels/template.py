@@ -29,10 +29,13 @@ MATCH, ONE, EACH = range(3)
 State = tuple[Any, ...]
 
 
-def decide(state: State, step: int, x: F64, slots: I64, again: int, noise: F64, out: F64) -> int:
+def decide(
+    state: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
+) -> int:
     """Stands for a policy's choice: the best candidate's place, -1 if x is not finite.
 
-    ``again`` counts the events just before with the same candidates and nothing learnt since.
+    ``again`` counts the events just before with the same candidates; ``learnt`` is the place of
+    the one whose reward was learnt at the last of them, or -1.
     """
     raise NotImplementedError
 
@@ -53,7 +56,7 @@ def walk(
     candidate if that is negative; those of an event that left no trace are used again. Stops
     after step ``until`` as well.
     """
-    again, before = 0, -1
+    again, before, learnt = 0, -1, -1
     for i in range(start, X.shape[0]):
         pool = pool_of[i]
         again = again + 1 if pool == before else 0
@@ -63,9 +66,10 @@ def walk(
         if at + drawn > noise.shape[0]:
             return i, step, at, DRY
         x = X[i]
-        best = decide(state, step, x, slots, again, noise[at:], out)
+        best = decide(state, step, x, slots, again, learnt, noise[at:], out)
         if best < 0:
             return i, step, at, NOT_FINITE
+        learnt = -1
         chosen[i] = best
         if mode == MATCH:
             if best != logged[i]:
@@ -80,7 +84,7 @@ def walk(
             return i, step, at, GROW
         step += 1
         at += drawn
-        before = -1
+        learnt = best
         if status != QUIET or step == until:
             return i + 1, step, at, status
     return X.shape[0], step, at, QUIET

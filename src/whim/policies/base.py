@@ -106,10 +106,14 @@ class Policy(Slots, ABC):
         ids = cast("list[ArmId]", ids)
         if not ids:
             raise InvalidInputError("arms must hold at least one candidate, got none.")
+        # a page's candidates stay for a while: those of the last call need no look-up
+        if self._table.same(ids, self._asked_ids):
+            return self._asked_slots
         slots = self._table.slots(ids)
         if len(set(ids)) != len(ids):
             twice = next(a for i, a in enumerate(ids) if a in ids[:i])
             raise InvalidInputError(f"arms must not repeat, got {twice!r} twice.")
+        self._asked_ids, self._asked_slots = ids.copy(), slots
         return slots
 
     def _context(self, x: npt.ArrayLike | None) -> F64:
@@ -297,7 +301,7 @@ class Policy(Slots, ABC):
 
     def update_many(
         self,
-        arms: Sequence[ArmId],
+        arms: Sequence[ArmId] | npt.NDArray[Any],
         X: npt.ArrayLike | None,
         rewards: npt.ArrayLike,
         *,
@@ -311,14 +315,16 @@ class Policy(Slots, ABC):
 
     def _check_many(
         self,
-        arms: Sequence[ArmId],
+        arms: Sequence[ArmId] | npt.NDArray[Any],
         X: npt.ArrayLike | None,
         rewards: npt.ArrayLike,
         cross: npt.ArrayLike | None,
     ) -> tuple[I64, F64, F64, F64 | None]:
-        ids = self._id_list(arms, "arms")
-        slots = self._table.slots(ids)
-        n = len(ids)
+        if isinstance(arms, np.ndarray) and arms.ndim == 1 and arms.dtype.kind in "iu":
+            slots = self._table.slots_of_numbers(arms)
+        else:
+            slots = self._table.slots(self._id_list(arms, "arms"))
+        n = len(slots)
         if X is None and self._shape is None:
             contexts = np.zeros((n, 0))
         else:

@@ -16,7 +16,7 @@ from whim.types import F64, I64, ArmId
 
 __all__ = ["HybridPolicy"]
 
-_CHOOSE = Direct(hybrid.choose)
+_CHOOSE, _LEARN = Direct(hybrid.choose), Direct(hybrid.learn_one)
 
 
 class HybridPolicy(Policy):
@@ -60,7 +60,7 @@ class HybridPolicy(Policy):
 
     def _reserve(self, slots: int) -> None:
         super()._reserve(slots)
-        self._scratch = np.empty((self._k + 3) * self._capacity + self._k)
+        self._scratch = np.empty((self._k + 2) * self._capacity + self._k)
 
     def _given(self, cross: F64 | None) -> tuple[int, F64]:
         return (self._kind, NO_ROWS) if cross is None else (uniform.GIVEN, cross)
@@ -94,10 +94,11 @@ class HybridPolicy(Policy):
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
         kind, rows = self._given(None if cross is None else cross[None])
-        return hybrid.learn_one(
+        status: int = _LEARN.call(
             kind, x, slot, self._features, rows, reward, self._cum, self._shared_rows,
             self._k, self._work,
         )  # fmt: skip
+        return status
 
     def _loop(self) -> Loop | None:
         return Loop("linucb_hybrid", (*self._hybrid_state(), self._work))

@@ -168,7 +168,7 @@ class OracleRestart(Policy):
 
     def _check_many(
         self,
-        arms: Sequence[ArmId],
+        arms: Sequence[ArmId] | npt.NDArray[Any],
         X: npt.ArrayLike | None,
         rewards: npt.ArrayLike,
         cross: npt.ArrayLike | None,

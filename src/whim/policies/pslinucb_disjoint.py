@@ -10,7 +10,7 @@ from whim import checks
 from whim.detectors import ScoreTest
 from whim.kernels import disjoint, factors, scoretest
 from whim.kernels import revisit as looks
-from whim.kernels.jit import Direct
+from whim.kernels.jit import Direct, again
 from whim.policies.base import Loop
 from whim.policies.revisiting import Revisiting
 from whim.policies.rows import RidgeRows
@@ -22,6 +22,7 @@ __all__ = ["PSLinUCBDisjoint"]
 
 _OBSERVE, _EXAMINE = Direct(disjoint.observe), Direct(scoretest.observe)
 _CHOOSE_AGAIN, _OBSERVE_AGAIN = Direct(looks.choose), Direct(looks.observe)
+_CHOOSE_AGAIN_LIGHT = Direct(again(looks.choose))
 
 
 class PSLinUCBDisjoint(RowWindows, Revisiting, RidgeRows):
@@ -57,6 +58,8 @@ class PSLinUCBDisjoint(RowWindows, Revisiting, RidgeRows):
         windows are compared with, and reports nothing. ``"literal"``: the letter of Algorithm 1,
         which compares the first window with θ = 0 and so fires whenever its mean reward is at
         least δ.
+    scoring
+        As for ``LinUCBDisjoint``.
     seed, ties
         See ``Policy``.
 
@@ -110,6 +113,7 @@ class PSLinUCBDisjoint(RowWindows, Revisiting, RidgeRows):
         revisit: float | str | None = None,
         ridge: float = 1.0,
         first_window: str = "seed",
+        scoring: str = "float64",
         seed: int = 0,
         ties: str = "first",
     ) -> None:
@@ -118,6 +122,7 @@ class PSLinUCBDisjoint(RowWindows, Revisiting, RidgeRows):
             payoff="disjoint",
             n_features=n_features,
             alpha=alpha,
+            scoring=scoring,
             ridge=ridge,
             seed=seed,
             ties=ties,
@@ -145,8 +150,9 @@ class PSLinUCBDisjoint(RowWindows, Revisiting, RidgeRows):
             self._choose = self._look  # type: ignore[method-assign]
 
     def _look(self, x: F64, slots: I64, cross: F64 | None) -> tuple[int, float, float, float]:
-        found: tuple[int, float, float, float] = _CHOOSE_AGAIN.call(
-            x, slots, self._cum, self._alpha, self._ridge, self._rate, self._step, self._doubts,
+        kernel = _CHOOSE_AGAIN if self._light is None else _CHOOSE_AGAIN_LIGHT
+        found: tuple[int, float, float, float] = kernel.call(
+            x, slots, self._shown, self._alpha, self._ridge, self._rate, self._step, self._doubts,
             self._tally, self._out,
         )  # fmt: skip
         if found[0] < 0:  # not finite
@@ -157,7 +163,7 @@ class PSLinUCBDisjoint(RowWindows, Revisiting, RidgeRows):
         if not self._revisits:
             return super()._score(x, slots, cross, noise)
         return looks.score(
-            x, slots, self._cum, self._alpha, self._ridge, self._rate, self._step, self._doubts,
+            x, slots, self._shown, self._alpha, self._ridge, self._rate, self._step, self._doubts,
             self._tally, self._out,
         )  # fmt: skip
 
@@ -202,7 +208,9 @@ class PSLinUCBDisjoint(RowWindows, Revisiting, RidgeRows):
         )  # fmt: skip
         return status
 
-    def _loop(self) -> Loop:
+    def _loop(self) -> Loop | None:
+        if self._light is not None:
+            return super()._loop()
         test = self._test_state()
         if self._revisits:
             return Loop("ps_revisit", (self._cum, self._ridge, *self._doubt_state(), *test))

@@ -15,14 +15,15 @@ import numpy.typing as npt
 from whim import checks
 from whim.errors import InvalidInputError
 from whim.kernels import batch, disjoint, factors, forgetting, uniform
-from whim.kernels.jit import Direct
+from whim.kernels.jit import Direct, again
 from whim.policies.base import QUIET, Loop, Policy
-from whim.types import F64, I64, ArmId
+from whim.types import F64, I64, ArmId, ChangeEvent
 
 __all__ = ["NO_ROWS", "RidgeRows", "RowPolicy"]
 
 NO_ROWS: F64 = np.zeros((0, 0))
 _CHOOSE, _LEARN = Direct(disjoint.choose), Direct(disjoint.learn_one)
+_CHOOSE_LIGHT = Direct(again(disjoint.choose))
 
 
 class RowPolicy(Policy):
@@ -76,12 +77,26 @@ class RowPolicy(Policy):
 
 
 class RidgeRows(RowPolicy):
-    """Ridge models that learn by rank-one steps, chosen by their upper confidence bounds."""
+    """Ridge models that learn by rank-one steps, chosen by their upper confidence bounds.
+
+    With ``scoring="float32"`` decisions read a copy of half the size, ``_light``, which follows
+    ``_cum`` row by row; what is learnt and saved is float64 as ever.
+    """
 
     _cum: F64
+    _light: npt.NDArray[np.float32] | None = None
 
-    def __init__(self, params: dict[str, Any], *, alpha: float, more: int = 0, **rest: Any) -> None:
+    def __init__(
+        self,
+        params: dict[str, Any],
+        *,
+        alpha: float,
+        more: int = 0,
+        scoring: str = "float64",
+        **rest: Any,
+    ) -> None:
         self._alpha = checks.number("alpha", alpha, least=0)
+        light = checks.choice("scoring", scoring, ("float64", "float32")) == "float32"
         super().__init__(params, **rest)
         self._work = np.zeros((4, self._p))
         self._phi, self._w = self._work[:2]
@@ -89,18 +104,56 @@ class RidgeRows(RowPolicy):
         plain = type(self)._score is RidgeRows._score
         self._quick = self._own and plain and not self._random_ties
         self._tables({"_cum": factors.prior(self._p, self._ridge, more)})
+        if light:
+            self._light = self._cum.astype(np.float32)
+            self.update = self._update_light  # type: ignore[method-assign]
+
+    # -- the copy that decisions read -----------------------------------------------------------
+
+    @property
+    def _shown(self) -> npt.NDArray[Any]:
+        """The models as decisions read them."""
+        return self._cum if self._light is None else self._light
+
+    def _copy(self, slots: Any = slice(None)) -> None:
+        if self._light is None:
+            return
+        if len(self._light) != len(self._cum):
+            self._light, slots = np.empty(self._cum.shape, np.float32), slice(None)
+        self._light[slots] = self._cum[slots]
+
+    def _update_light(self, arm: ArmId, *rest: Any, **named: Any) -> ChangeEvent | None:
+        event = super().update(arm, *rest, **named)
+        self._copy(self._table.slot(arm))
+        return event
+
+    def _learn_many(self, slots: I64, X: F64, r: F64, z: F64 | None) -> list[ChangeEvent]:
+        events = super()._learn_many(slots, X, r, z)
+        self._copy(np.unique(slots))
+        return events
+
+    def _forget(self, slots: list[int], gone: bool) -> None:
+        super()._forget(slots, gone)
+        self._copy(slots)
+
+    def _relist(self) -> None:
+        super()._relist()
+        self._copy()  # arms have come or gone
+
+    # -- decisions ------------------------------------------------------------------------------
 
     def _choose(self, x: F64, slots: I64, cross: F64 | None) -> tuple[int, float, float, float]:
         if not self._quick:
             return super()._choose(x, slots, cross)
-        found: tuple[int, float, float, float] = _CHOOSE.call(x, slots, self._cum, self._alpha)
+        kernel = _CHOOSE if self._light is None else _CHOOSE_LIGHT
+        found: tuple[int, float, float, float] = kernel.call(x, slots, self._shown, self._alpha)
         if found[0] < 0:  # not finite
             checks.vector("x", x, self._d)
         return found
 
     def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
         if self._own:
-            return disjoint.score(x, slots, self._cum, self._alpha, self._out)
+            return disjoint.score(x, slots, self._shown, self._alpha, self._out)
         kind, rows = self._given(cross)
         return uniform.score(
             kind, x, slots, self._features, rows, self._cum, self._alpha, self._out, self._phi
@@ -109,7 +162,8 @@ class RidgeRows(RowPolicy):
     def _score_many(self, X: F64, slots: I64) -> F64:
         if self._kind not in (forgetting.OWN, uniform.CROSS):
             return super()._score_many(X, slots)
-        return batch.bounds(X, *self._forms(X.shape[1], slots), self._alpha)
+        T, P = self._forms(X.shape[1], slots)
+        return batch.bounds(X, T, P.astype(self._shown.dtype, copy=False), self._alpha)
 
     def _forms(self, d: int, slots: I64) -> tuple[F64, F64]:
         """Means and squared widths of the candidates as forms in x, for ``batch.bounds``."""
@@ -133,6 +187,8 @@ class RidgeRows(RowPolicy):
         )
 
     def _loop(self) -> Loop | None:
+        if self._light is not None:
+            return None  # its loops are live calls: the copy must follow each reward
         if self._own:
             return Loop("linucb", (self._cum, self._alpha, self._w))
         return Loop("linucb_shared", self._shared_state())

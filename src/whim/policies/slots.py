@@ -198,6 +198,8 @@ class Slots:
         return missing
 
     def _relist(self) -> None:
+        self._asked_ids: list[ArmId] = []
+        self._asked_slots: I64 = np.zeros(0, np.int64)
         self._live = self._table.live
         self._everyone = self._live if len(self._live) else None
 

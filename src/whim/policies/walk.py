@@ -120,8 +120,8 @@ def _scratch(loop: Loop | None, stretch: Stretch) -> F64 | None:
     """Room for the models of the widest pool side by side, if the loop wants it."""
     if loop is None or loop.name not in loops.PACKED:
         return None
-    widest = int(np.diff(stretch.offsets).max())
-    return np.empty((loop.state[0].shape[1] + packed.WORK, widest))
+    widest = packed.columns(int(np.diff(stretch.offsets).max()))
+    return np.zeros((loop.state[0].shape[1] + packed.WORK, widest))
 
 
 def _numbers(policy: Policy, loop: Loop, used: int, stretch: Stretch, events: int) -> F64:
