@@ -14,6 +14,8 @@ A model's row has the factors first and its d coefficients theta right after.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from whim.kernels import vectors
@@ -39,7 +41,7 @@ __all__ = [
 
 # a step from contexts of size 1 to one of size s costs the mean about s · 1e-16: refused in time
 LARGEST = 1e10
-SHORT = 8  # vectors shorter than this are summed number by number, one model at a time
+SHORT = 24  # vectors shorter than this are summed number by number, one model at a time
 LONG = 32  # from this length on a score is summed in vectors, too: one model at a time
 
 
@@ -74,13 +76,15 @@ def finite(x: F64) -> bool:
 
 
 @inline
-def _column(F: F64, row: int, x: F64, j: int, k: int) -> float:
+def _column(F: F64, row: Any, x: F64, j: Any, k: Any) -> float:
     """``(Uᵀ x)_j``, with column j starting at ``k``."""
     f: float = x[j]
     if x.shape[0] >= SHORT:
-        return f + vectors.dot(F, row * F.shape[1] + k, x, j)
-    for i in range(j):
-        f += F[row, k + i] * x[i]
+        return f + vectors.dot(F, np.int64(row) * F.shape[1] + np.int64(k), x, np.int64(j))
+    # unsigned numbers spare the compiler Python's indexing from the end
+    line, start = np.uint64(row), np.uint64(k)
+    for i in range(np.uint64(j)):
+        f += F[line, start + i] * x[i]
     return f
 
 
@@ -102,20 +106,20 @@ def rank_one(F: F64, row: int, x: F64, weight: float, w: F64) -> float:
 
     Leaves ``A⁻¹ x`` of the matrix before in ``w`` and returns ``1 + weight · xᵀ A⁻¹ x``.
     """
-    k = x.shape[0]
+    line, k = np.uint64(row), np.uint64(x.shape[0])
     a = 1.0 / weight
     inverse = weight
-    for j in range(x.shape[0]):
-        f = _column(F, row, x, j, k)
-        v = F[row, j] * f
+    for j in range(np.uint64(x.shape[0])):
+        f = _column(F, line, x, j, k)
+        v = F[line, j] * f
         ratio = -f * inverse
         after = a + f * v
         inverse = 1.0 / after
-        F[row, j] *= a * inverse
+        F[line, j] *= a * inverse
         a = after
         for i in range(j):
-            u = F[row, k + i]
-            F[row, k + i] = u + w[i] * ratio
+            u = F[line, k + i]
+            F[line, k + i] = u + w[i] * ratio
             w[i] += u * v
         w[j] = v
         k += j
@@ -130,8 +134,9 @@ def predict(F: F64, row: int, x: F64) -> float:
     if d >= LONG:
         return vectors.dot(F, row * F.shape[1] + at, x, d)
     total = 0.0
-    for j in range(d):
-        total += x[j] * F[row, at + j]
+    line, start = np.uint64(row), np.uint64(at)
+    for j in range(np.uint64(d)):
+        total += x[j] * F[line, start + j]
     return total
 
 

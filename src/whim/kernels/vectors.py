@@ -270,7 +270,7 @@ def _quads(typing: Any, mean: Any, quad: Any, n: Any, packed: Any, stride: Any, 
 
 if TYPE_CHECKING:
 
-    def dot(a: F64, at: int, b: F64, n: int) -> float:
+    def dot(a: F64, at: Any, b: F64, n: Any) -> float:
         """``Σ a[at + i] · b[i]``, i < n, in eight running sums; ``a`` may be in float32."""
 
     def add_rows(
