@@ -75,7 +75,7 @@ def policy(name: str, **params: Any) -> Policy:
     """Build a policy from its registered name.
 
     >>> policy("linucb-disjoint", n_features=6, alpha=0.2)
-    LinUCBDisjoint(n_features=6, alpha=0.2, ridge=1.0, seed=0, ties='first')
+    LinUCBDisjoint(n_features=6, alpha=0.2, ridge=1.0, scoring='float64', seed=0, ties='first')
     """
     if name not in POLICIES:
         known = ", ".join(sorted(POLICIES))
