@@ -388,6 +388,7 @@ BAD: dict[str, list[Any]] = {
     "bonus": _NOT_WORDS,
     "gate": _NOT_WORDS,
     "first_window": _NOT_WORDS,
+    "scoring": _NOT_WORDS,
     "g_pre": _NOT_WORDS,
     "groups": [*_NOT_COUNTS, None],
     "detector": _NOT_WORDS,

@@ -6,10 +6,7 @@ Every linear model here has a bound ``xᵀ t_a + α √(xᵀ P_a x)``; a payoff 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from whim.kernels import factors
 from whim.kernels.jit import jit
@@ -51,16 +48,13 @@ def combine(squared: F64, alpha: float, out: F64) -> None:
             out[i, j] += alpha * np.sqrt(max(squared[i, j], 0.0))
 
 
-def bounds(X: F64, T: NDArray[Any], P: NDArray[Any], alpha: float, width: F64 | None = None) -> F64:
-    """Upper bounds of every context for every arm, (n, K); ``width``, if given, takes √(xᵀPx).
-
-    The product is of the precision of ``P``.
-    """
+def bounds(X: F64, T: F64, P: F64, alpha: float, width: F64 | None = None) -> F64:
+    """Upper bounds of every context for every arm, (n, K); ``width``, if given, takes √(xᵀPx)."""
     n, d = X.shape
     result: F64 = np.matmul(X, T.T)
     size = min(n, max(1, _BLOCK // len(T)))
-    features = np.empty((size, factors.packed_size(d)), P.dtype)
-    squared = np.empty((size, len(T)), P.dtype)
+    features = np.empty((size, factors.packed_size(d)))
+    squared = np.empty((size, len(T)))
     for at in range(0, n, size):
         rows = X[at : at + size]
         some = len(rows)

@@ -162,8 +162,7 @@ class RidgeRows(RowPolicy):
     def _score_many(self, X: F64, slots: I64) -> F64:
         if self._kind not in (forgetting.OWN, uniform.CROSS):
             return super()._score_many(X, slots)
-        T, P = self._forms(X.shape[1], slots)
-        return batch.bounds(X, T, P.astype(self._shown.dtype, copy=False), self._alpha)
+        return batch.bounds(X, *self._forms(X.shape[1], slots), self._alpha)
 
     def _forms(self, d: int, slots: I64) -> tuple[F64, F64]:
         """Means and squared widths of the candidates as forms in x, for ``batch.bounds``."""
@@ -171,8 +170,8 @@ class RidgeRows(RowPolicy):
         P = np.empty((len(slots), factors.packed_size(d)))
         if self._own:
             at = P.shape[1]
-            T[:] = self._cum[slots, at : at + d]
-            batch.pack_rows(self._cum, slots, d, P)
+            T[:] = self._shown[slots, at : at + d]
+            batch.pack_rows(self._shown, slots, d, P)
         else:
             uniform.pack(self._cum, self._p, self._features[slots], d, T, P)
         return T, P
