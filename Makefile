@@ -5,12 +5,14 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help run paper test lint types rooms tests bench figures slow clean constraints
+.PHONY: help run paper test lint types rooms tests bench bench-peers figures slow clean constraints
 
 help:
 	@echo "make run      the experiments in small, and a report of them (some minutes the first time)"
 	@echo "make test     lint, types, order of rooms, examples and tests"
-	@echo "make bench    speed, memory and start-up, as ratios (a quiet machine, please)"
+	@echo "make bench    speed, memory and start-up, and other libraries side by side (a quiet machine,"
+	@echo "              please; needs the network for the other libraries' packages)"
+	@echo "make bench-peers  only the other libraries side by side"
 	@echo "make paper    the paper's experiments in full (DATA=folder with your own data sets)"
 	@echo "make slow     statistical checks that take minutes"
 	@echo "make figures  the pictures of the README"
@@ -38,8 +40,13 @@ tests: $(READY)
 	$(BIN)/python -m tests.warm
 	$(BIN)/pytest -n 2 --dist worksteal --doctest-modules src/whim tests
 
+# both run, and either can fail it: a missed bar of the first must not hide the second
 bench: $(READY)
-	$(BIN)/python -m benchmarks
+	@failed=0; $(BIN)/python -m benchmarks || failed=1; \
+	  $(BIN)/python -m benchmarks.peers || failed=1; exit $$failed
+
+bench-peers: $(READY)
+	$(BIN)/python -m benchmarks.peers
 
 slow: $(READY)
 	$(BIN)/python -m tests.slow.replay_agrees

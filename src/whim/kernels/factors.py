@@ -76,10 +76,10 @@ def finite(x: F64) -> bool:
 
 
 @inline
-def _column(F: F64, row: Any, x: F64, j: Any, k: Any) -> float:
-    """``(Uᵀ x)_j``, with column j starting at ``k``."""
+def _column(F: F64, row: Any, x: F64, j: Any, k: Any, wide: bool) -> float:
+    """``(Uᵀ x)_j``, with column j starting at ``k``; ``wide`` is known when this is compiled."""
     f: float = x[j]
-    if x.shape[0] >= SHORT:
+    if wide:
         return f + vectors.dot(F, np.int64(row) * F.shape[1] + np.int64(k), x, np.int64(j))
     # unsigned numbers spare the compiler Python's indexing from the end
     line, start = np.uint64(row), np.uint64(k)
@@ -89,28 +89,31 @@ def _column(F: F64, row: Any, x: F64, j: Any, k: Any) -> float:
 
 
 @inline
-def quad(F: F64, row: int, x: F64) -> float:
-    """``xᵀ A⁻¹ x``."""
+def _quad(F: F64, row: int, x: F64, wide: bool) -> float:
     k = x.shape[0]
     total = 0.0
     for j in range(x.shape[0]):
-        f = _column(F, row, x, j, k)
+        f = _column(F, row, x, j, k, wide)
         total += F[row, j] * f * f
         k += j
     return total
 
 
 @inline
-def rank_one(F: F64, row: int, x: F64, weight: float, w: F64) -> float:
-    """Make ``A += weight · x xᵀ`` in one pass (Bierman's update).
+def quad(F: F64, row: int, x: F64) -> float:
+    """``xᵀ A⁻¹ x``."""
+    if x.shape[0] >= SHORT:
+        return _quad(F, row, x, True)
+    return _quad(F, row, x, False)
 
-    Leaves ``A⁻¹ x`` of the matrix before in ``w`` and returns ``1 + weight · xᵀ A⁻¹ x``.
-    """
+
+@inline
+def _rank_one(F: F64, row: int, x: F64, weight: float, w: F64, wide: bool) -> float:
     line, k = np.uint64(row), np.uint64(x.shape[0])
     a = 1.0 / weight
     inverse = weight
     for j in range(np.uint64(x.shape[0])):
-        f = _column(F, line, x, j, k)
+        f = _column(F, line, x, j, k, wide)
         v = F[line, j] * f
         ratio = -f * inverse
         after = a + f * v
@@ -124,6 +127,17 @@ def rank_one(F: F64, row: int, x: F64, weight: float, w: F64) -> float:
         w[j] = v
         k += j
     return a * weight
+
+
+@inline
+def rank_one(F: F64, row: int, x: F64, weight: float, w: F64) -> float:
+    """Make ``A += weight · x xᵀ`` in one pass (Bierman's update).
+
+    Leaves ``A⁻¹ x`` of the matrix before in ``w`` and returns ``1 + weight · xᵀ A⁻¹ x``.
+    """
+    if x.shape[0] >= SHORT:
+        return _rank_one(F, row, x, weight, w, True)
+    return _rank_one(F, row, x, weight, w, False)
 
 
 @inline
@@ -157,7 +171,7 @@ def times(F: F64, row: int, x: F64, w: F64) -> float:
     k = x.shape[0]
     total = 0.0
     for j in range(x.shape[0]):
-        f = _column(F, row, x, j, k)
+        f = _column(F, row, x, j, k, False)
         v = F[row, j] * f
         total += v * f
         for i in range(j):

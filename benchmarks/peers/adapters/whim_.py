@@ -1,0 +1,60 @@
+"""Whim itself, through its public calls, by the same worker as the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+import whim
+from benchmarks.peers.task import Task
+
+NOTES = {
+    "A": "LinUCBDisjoint",
+    "B": "LinUCBDisjoint, candidates as a list of ids",
+    "C": "LinUCBDisjoint.scores_many: every score",
+    "D": "LinUCBDisjoint",
+    "E": "LinUCBHybrid",
+    "F": "PSLinUCBDisjoint as it comes: score test, looking again",
+}
+
+
+class _Learner:
+    def __init__(self, task: Task) -> None:
+        if task.m:
+            self.policy: whim.Policy = whim.LinUCBHybrid(
+                n_features=task.d, n_item_features=task.m, alpha=task.alpha
+            )
+            self.policy.add_arms(range(task.n_arms), features=task.features)
+        else:
+            made = whim.PSLinUCBDisjoint if task.name == "F" else whim.LinUCBDisjoint
+            self.policy = made(n_features=task.d, alpha=task.alpha)
+            self.policy.add_arms(range(task.n_arms))
+        self.update = self.policy.update
+
+    def select(self, x: np.ndarray, arms: list[int] | None) -> int:
+        arm: int = self.policy.select(x, arms).arm
+        return arm
+
+
+def learner(task: Task) -> _Learner:
+    """LinUCB of the work's payoff."""
+    return _Learner(task)
+
+
+def batch(
+    X: np.ndarray, n_arms: int, history: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> Callable[[], np.ndarray]:
+    """Every score of every context."""
+    policy = whim.LinUCBDisjoint(n_features=X.shape[1])
+    policy.add_arms(range(n_arms))
+    contexts, arms, rewards = history
+    policy.update_many(arms, contexts, rewards)
+    return lambda: policy.scores_many(X)
+
+
+def start() -> None:
+    """First decision, for the time to start."""
+    policy = whim.LinUCBDisjoint(n_features=6)
+    policy.add_arms(range(20))
+    policy.select(np.ones(6))
