@@ -1,9 +1,10 @@
 """Whether speed was bought with accuracy: every policy's regret against slow, literal NumPy.
 
 ``python -m benchmarks.regret [--json FILE] [policy ...]``. Whim's compiled loop and the references
-of ``tests/oracles``, which invert their matrices anew, each play work A
-(``benchmarks.peers.works``) by their own choices: one that differed would change all that follows. Regrets must agree to 1e-9,
-choices and detected changes step by step; the exit code is 1 if any does not.
+of ``tests/oracles``, which invert their matrices anew, each play work A of
+``benchmarks.peers.works`` by their own choices: one that differed would change all that follows.
+Regrets must agree to 1e-9, choices and detected changes step by step; the exit code is 1 if any
+does not.
 
 The policies are those of ``tests/factories.py`` with contexts of length 5 and, where they want
 item features, a fixed matrix of 10 by 3. Cross rows of the caller's ("given") are left out: the

@@ -13,11 +13,26 @@ def _dot(a, at, b, n):
 
 
 @jit
+def _dots(a, at, b, j):
+    return vectors.dots(a, at, b, j)
+
+
+@jit
+def _quad(F, row, x):
+    return factors.quad(F, row, x)
+
+
+@jit
 def _rows(line, n, weights, at, matrix, m_at, stride, count, add):
     if add:
         vectors.add_rows(line, n, weights, at, matrix, m_at, stride, count)
     else:
         vectors.subtract_rows(line, n, weights, at, matrix, m_at, stride, count)
+
+
+@jit
+def _learn(F, row, x, w):
+    factors.learn(F, row, x, 0.0, w)
 
 
 @jit
@@ -50,6 +65,33 @@ def test_dot_is_the_sum_of_products_in_eight_running_sums(n, dtype):
         expected += flat[i] * b[i]
     assert _dot(a, 95, b, n) == expected
     assert _dot(a, 95, b, n) == pytest.approx(float(flat @ b[:n]), abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("j", [0, 4, 8, 20, 36])
+def test_four_columns_of_a_triangle_at_once(j, dtype):
+    a, b = RNG.normal(size=400).astype(dtype), RNG.normal(size=40)
+    found, at = _dots(a, 7, b, j), 7
+    for c in range(4):
+        column = a[at : at + j].astype(np.float64)
+        assert found[c] == pytest.approx(float(column @ b[:j]), abs=1e-12)
+        at += j + c
+
+
+@pytest.mark.parametrize("d", [1, 2, 23, 24, 25, 26, 27, 31, 32, 33, 70])
+def test_widths_of_every_length_are_those_of_the_matrix(d):
+    F = np.zeros((2, factors.packed_size(d) + d))
+    F[:, :d] = 1.0
+    w = np.zeros(d)
+    A = np.eye(d)
+    for _ in range(3 * d):
+        x = RNG.normal(size=d) / np.sqrt(d)
+        A += np.outer(x, x)
+        _learn(F, 1, x, w)
+    x = RNG.normal(size=d)
+    assert _quad(F, 1, x) == pytest.approx(float(x @ np.linalg.solve(A, x)), rel=1e-11)
+    light = F.astype(np.float32)
+    assert _quad(light, 1, x) == pytest.approx(_quad(F, 1, x), rel=1e-5)
 
 
 @pytest.mark.parametrize("n", [0, 1, 3, 4, 5, 8, 12, 20, 23, 24, 25, 36, 47, 53])
