@@ -14,6 +14,8 @@ from tests.streams import stream
 from whim.detectors import ScoreTest
 from whim.detectors.score_test import chi2_bound, chi2_tail
 from whim.errors import InvalidInputError
+from whim.kernels import factors, scoretest
+from whim.kernels.jit import jit
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 12])
@@ -177,3 +179,26 @@ def test_a_rate_and_a_threshold_exclude_each_other() -> None:
         whim.PSLinUCBDisjoint(n_features=1, threshold=0.1, false_alarm=1e-5)
     with pytest.raises(InvalidInputError, match="window must"):
         whim.PSLinUCBDisjoint(n_features=1, window=7)
+
+
+@jit
+def _residual(flat, x, r, rank, w):
+    return scoretest.residual(flat, 0, x, r, rank, w)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_a_new_direction_is_told_from_a_long_context_however_faint_it_is(scale: float) -> None:
+    d = 4
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    plays = [basis[0], 2e4 * basis[0], 3 * basis[0], -0.1 * basis[0]]
+    told = [True, False, False, False]
+    for k, faint in ((1, 2.5e-4), (2, 1e-4), (3, 0.5)):
+        plays += [basis[0] + faint * basis[k], 5e3 * basis[0], 7.0 * basis[k]]
+        told += [True, False, False]
+    X = scale * np.array(plays)
+    flat, w, rank = np.zeros((1, factors.packed_size(d) + d + 2)), np.zeros(d), 0
+    for x, expected in zip(X, told, strict=True):
+        new = _residual(flat, x, 1.0, rank, w) == scoretest.FRESH
+        assert new == expected
+        rank += new

@@ -39,7 +39,8 @@ TABLE = windows.ENDS + 3
 SHORTEST = 8  # plays in the shortest window
 FRESH = -1.0
 _LOOSE = 1e12  # variance of θ before the first play, in units of σ²/|x|²
-_NEW = 1e6  # a leverage that only a new direction has
+_FAINT = 1e2  # the least leverage of a new direction: 1e-5 of the first |x|
+_STILL = 0.5  # of the variance that was left: less is found in any direction that was seen
 _SINGULAR = 1e-9  # a pivot that is rounding, relative to its diagonal
 LEAST_FREE = 8  # residuals that the noise must be known from, or 2k
 PRICE = 6.0  # see began
@@ -64,11 +65,19 @@ def residual(flat: F64, row: int, x: F64, r: float, rank: int, w: F64) -> float:
             for j in range(d):
                 flat[row, j] = _LOOSE / size
     at = d * (d + 1) // 2
+    loose = 0.0
+    for j in range(d):
+        loose = max(loose, flat[row, j])
     a = factors.rank_one(flat, row, x, 1.0, w)
     e = r - factors.predict(flat, row, x)
+    found = 0.0
     for j in range(d):
+        found += w[j] * w[j]
         flat[row, at + j] += w[j] * (e / a)
-    return e * e / a if a < _NEW or rank == d else FRESH
+    # |Px|²/xᵀPx is the variance along Px: still the prior's in a direction never seen, however
+    # faintly x shows it; a leverage alone cannot tell that from a long x in a known direction
+    new = rank < d and a > _FAINT and found > _STILL * loose * (a - 1.0)
+    return FRESH if new else e * e / a
 
 
 @inline

@@ -1,0 +1,175 @@
+"""``Encoder``: an object of features becomes a vector, the same way on every rebuild."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from whim.checks import LARGEST
+from whim.errors import InvalidInputError
+from whim.serve.wire import Features, Field
+from whim.types import F64
+
+__all__ = ["Encoder"]
+
+
+def _place(text: str, size: int) -> tuple[int, float]:
+    """Where a text goes and with which sign, so that texts that share a place cancel on average."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    number = int.from_bytes(digest, "little")
+    return (number >> 1) % size, 1.0 if number & 1 else -1.0
+
+
+def _say(path: str, must: str, value: Any) -> InvalidInputError:
+    shown = repr(value)
+    return InvalidInputError(f"{path} must be {must}, got {shown[:80]}.")
+
+
+def _number(path: str, value: Any) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        found = float(value) if abs(value) <= LARGEST else math.inf
+        if math.isfinite(found):
+            return found
+    raise _say(path, f"a number of at most {LARGEST:g} in size", value)
+
+
+class Encoder:
+    """Vectors of ``size`` numbers from what callers send.
+
+    Parameters
+    ----------
+    features
+        The declared schema.
+    path
+        Where it stands in a request, for errors: ``$.context``.
+
+    Examples
+    --------
+    >>> schema = Features(fields=[Field(name="age", kind="number", mean=40.0, scale=10.0),
+    ...                           Field(name="device", kind="choice", values=["phone", "desk"])])
+    >>> encoder = Encoder(schema, "$.context")
+    >>> encoder({"age": 50, "device": "desk"}).tolist(), encoder.names
+    ([1.0, 0.0, 1.0], ['age', 'device=phone', 'device=desk'])
+    """
+
+    def __init__(self, features: Features, path: str) -> None:
+        self._path = path
+        self._features = features
+        self._known = {f.name for f in features.fields}
+        if len(self._known) != len(features.fields):
+            raise InvalidInputError(f"{path} must have fields of different names.")
+        if features.size and (features.fields or features.rest):
+            raise InvalidInputError(
+                f"{path} must have either size, for vectors, or fields, for objects, not both."
+            )
+        self._parts: list[tuple[Field, int, Callable[..., None]]] = []
+        self.names: list[str] = []
+        for f in features.fields:
+            self._parts.append((f, len(self.names), _PARTS[f.kind]))
+            self.names += _names(f)
+        self._rest_at = len(self.names)
+        self.names += [f"rest[{i}]" for i in range(features.rest)]
+        self.names += [f"x[{i}]" for i in range(features.size)]
+        self.by_name = bool(features.fields or features.rest)
+        if features.constant:
+            self.names.append("constant")
+        self.size = len(self.names)
+
+    def __call__(self, given: Any, *, lenient: bool = False) -> F64:
+        """The vector; ``lenient``, on a rebuild, leaves out features that no field names."""
+        if not self.by_name:
+            return self._vector(given)
+        if not isinstance(given, dict):
+            raise _say(self._path, "an object of features by name", given)
+        x = np.zeros(self.size)
+        for f, at, part in self._parts:
+            value = given.get(f.name)
+            if value is not None:
+                part(f"{self._path}.{f.name}", f, value, x, at)
+        rest = given.keys() - self._known
+        if rest and self._features.rest:
+            for name in sorted(rest):
+                self._hash_rest(name, given[name], x)
+        elif rest and not lenient:
+            known = ", ".join(sorted(self._known)) or "none"
+            raise _say(self._path, f"made of known features ({known})", sorted(rest)[0])
+        if self._features.constant:
+            x[-1] = 1.0
+        return x
+
+    def _vector(self, given: Any) -> F64:
+        size = self._features.size
+        if not isinstance(given, list) or len(given) != size:
+            came = f"{len(given)} of them" if isinstance(given, list) else given
+            raise _say(self._path, f"a list of {size} numbers", came)
+        x = np.empty(self.size)
+        try:
+            x[:size] = given
+        except (TypeError, ValueError):
+            raise _say(self._path, f"a list of {size} numbers", given) from None
+        if not (np.abs(x[:size]) <= LARGEST).all():
+            raise _say(self._path, f"numbers of at most {LARGEST:g} in size", given)
+        if self._features.constant:
+            x[-1] = 1.0
+        return x
+
+    def _hash_rest(self, name: str, value: Any, x: F64) -> None:
+        path, size = f"{self._path}.{name}", self._features.rest
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, (bool, str)):
+                place, sign = _place(f"{name}={part}", size)
+                amount = 1.0
+            elif part is None:
+                continue
+            else:
+                place, sign = _place(name, size)
+                amount = _number(path, part)
+            x[self._rest_at + place] += sign * amount
+
+
+def _names(f: Field) -> list[str]:
+    if f.kind == "choice":
+        if not f.values or len(set(f.values)) != len(f.values):
+            raise InvalidInputError(f"values of field {f.name} must be different texts.")
+        return [f"{f.name}={value}" for value in f.values]
+    return [f"{f.name}[{i}]" for i in range(f.size)] if f.kind == "hash" else [f.name]
+
+
+def _as_number(path: str, f: Field, value: Any, x: F64, at: int) -> None:
+    x[at] = (_number(path, value) - f.mean) / f.scale
+    if abs(x[at]) > LARGEST:
+        raise _say(path, f"at most {LARGEST:g} in size once scaled", value)
+
+
+def _as_choice(path: str, f: Field, value: Any, x: F64, at: int) -> None:
+    if not isinstance(value, str):
+        raise _say(path, "a text", value)
+    if value in f.values:
+        x[at + f.values.index(value)] = 1.0
+
+
+def _as_flag(path: str, f: Field, value: Any, x: F64, at: int) -> None:
+    if not isinstance(value, bool):
+        raise _say(path, "true or false", value)
+    x[at] = float(value)
+
+
+def _as_hash(path: str, f: Field, value: Any, x: F64, at: int) -> None:
+    texts = value if isinstance(value, list) else [value]
+    for text in texts:
+        if not isinstance(text, str):
+            raise _say(path, "a text or a list of texts", value)
+        place, sign = _place(text, f.size)
+        x[at + place] += sign
+
+
+_PARTS: dict[str, Callable[..., None]] = {
+    "number": _as_number,
+    "choice": _as_choice,
+    "flag": _as_flag,
+    "hash": _as_hash,
+}

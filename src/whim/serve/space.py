@@ -1,0 +1,177 @@
+"""``Space``: the live side of a fold. Requests and the clock become rows; rows become state."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import uuid
+
+import msgspec
+
+from whim.errors import InvalidInputError, WhimError
+from whim.serve import fold, wire
+from whim.serve.fold import Change, Fold, Row
+from whim.serve.stats import MICRO
+
+__all__ = ["ConflictError", "NotFoundError", "Space", "draws"]
+
+_encode = msgspec.msgpack.encode
+_answer = msgspec.json.Encoder().encode
+
+
+class ConflictError(WhimError):
+    """The same id came with another body."""
+
+
+class NotFoundError(WhimError):
+    """There is nothing of that name."""
+
+
+def draws(seed: int, key: str) -> tuple[float, float, float]:
+    """Three uniform numbers that belong to a decision: no stream, so no order to keep."""
+    digest = hashlib.blake2b(f"{seed} {key}".encode("utf-8", "surrogatepass"), digest_size=24)
+    data = digest.digest()
+    a, b, c = (int.from_bytes(data[i : i + 8], "little") >> 11 for i in (0, 8, 16))
+    return a * 2.0**-53, b * 2.0**-53, c * 2.0**-53
+
+
+class Space:
+    """One bandit while it serves.
+
+    Every method that changes something returns rows that are already applied here and must be
+    committed before the caller is told. ``at`` is the time of the row, in microseconds.
+    """
+
+    def __init__(self, number: int, name: str, held: Fold) -> None:
+        self.number, self.name = number, name
+        self.fold = held
+        self._due: list[tuple[int, str]] = []
+        self.reschedule()
+
+    def reschedule(self) -> None:
+        """Read the ends of waiting from the fold, after it was loaded or swapped."""
+        self._due = [(waiting.due, key) for key, waiting in self.fold.pending.items()]
+        heapq.heapify(self._due)
+
+    @property
+    def config(self) -> wire.SpaceConfig:
+        """The configuration in force."""
+        return self.fold.config
+
+    # -- decisions --------------------------------------------------------------------------
+
+    def decide(
+        self, body: wire.DecisionBody, digest: bytes, seq: int, at: int
+    ) -> tuple[Row, bytes]:
+        """Choose; the row, and the answer as JSON."""
+        held, config = self.fold, self.fold.config
+        candidates = [
+            wire.Choice(c.id, c.features) if isinstance(c, wire.Candidate) else wire.Choice(c)
+            for c in body.candidates
+        ]
+        ids = [c.id for c in candidates]
+        if len(set(ids)) != len(ids):
+            twice = next(i for i, arm in enumerate(ids) if arm in ids[:i])
+            raise InvalidInputError(f"$.candidates[{twice}] must not repeat, got {ids[twice]!r}.")
+        x = held.context(body.context)
+        held.meet(candidates)
+        ranking = held.choose(x, ids)
+        key = body.decision_id or uuid.uuid4().hex
+        wanted = ids.index(ranking[0].arm)
+        place, mode, probability = self._draw(key, wanted, len(ids))
+        answer = _answer(
+            wire.Answer(
+                decision_id=key, space=self.name, arm=ids[place], probability=probability,
+                mode=mode, version=held.version, ranking=[wire.Ranked(*d) for d in ranking],
+            )
+        )  # fmt: skip
+        due = at + round(config.rewards.wait_seconds * MICRO)
+        row = wire.DecisionRow(
+            key, body.context, candidates, place, probability, mode, body.deferred, due, wanted,
+            digest, answer,
+        )  # fmt: skip
+        held.decided(seq, at, row, x)
+        heapq.heappush(self._due, (due, key))
+        return Row(seq, at, self.number, fold.DECISION, key, _encode(row)), answer
+
+    def _draw(self, key: str, wanted: int, n: int) -> tuple[int, wire.Mode, float]:
+        """Which candidate is shown, why, and how likely that was."""
+        config = self.fold.config
+        u, v, w = draws(config.seed, key)
+        any_place = min(int(w * n), n - 1)
+        base = 0 if config.baseline == "first" else any_place
+        place, mode = wanted, "policy"
+        if config.shadow:
+            place, mode = base, "shadow"
+        elif u < config.holdback:
+            place, mode = base, "holdback"
+        elif v < config.explore:
+            place, mode = any_place, "explore"
+        by_base = 1.0 / n if config.baseline == "random" else float(place == 0)
+        by_policy = config.explore / n + (1 - config.explore) * (place == wanted)
+        share = 1.0 if config.shadow else config.holdback
+        return place, mode, share * by_base + (1 - share) * by_policy  # type: ignore[return-value]
+
+    # -- rewards ----------------------------------------------------------------------------
+
+    def reward(
+        self, body: wire.RewardBody, seq: int, at: int
+    ) -> tuple[Row, wire.RewardRow, list[Change]]:
+        """Take a reward for a decision that is known to exist."""
+        waiting = self.fold.pending.get(body.decision_id)
+        row = wire.RewardRow(body.decision_id, body.value, "kept", None, body.reward_id)
+        if waiting is None or (at >= waiting.due and not waiting.deferred):
+            row.state = "late"
+        elif body.reward_id is not None and body.reward_id in waiting.seen:
+            row.state = "duplicate"
+        elif self.config.rewards.combine == "earliest":
+            if waiting.count:
+                row.state = "duplicate"
+            elif not waiting.deferred:
+                row.state, row.learn = "learnt", body.value
+        changes = self.fold.took(seq, at, row)
+        return Row(seq, at, self.number, fold.REWARD, None, _encode(row)), row, changes
+
+    def activate(self, key: str, seq: int, at: int) -> tuple[Row | None, list[Change]]:
+        """A deferred decision was shown: its waiting begins."""
+        waiting = self.fold.pending.get(key)
+        if waiting is None or not waiting.deferred:
+            return None, []
+        due = at + round(self.config.rewards.wait_seconds * MICRO)
+        row = wire.Activation(key, due)
+        changes = self.fold.took(seq, at, row)
+        heapq.heappush(self._due, (due, key))
+        return Row(seq, at, self.number, fold.ACTIVATION, None, _encode(row)), changes
+
+    def expire(self, seq: int, at: int, most: int = 500) -> tuple[Row | None, list[Change]]:
+        """Close decisions whose time is over: with what came, or with the default."""
+        closed: list[tuple[str, float | None]] = []
+        while self._due and self._due[0][0] <= at and len(closed) < most:
+            due, key = heapq.heappop(self._due)
+            waiting = self.fold.pending.get(key)
+            if waiting is None or waiting.due != due:
+                continue
+            rules = self.config.rewards
+            if waiting.deferred:
+                learn = None
+            elif waiting.count:
+                learn = waiting.total
+            else:
+                learn = rules.default
+            closed.append((key, learn))
+        if not closed:
+            return None, []
+        row = wire.Expiry(closed)
+        changes = self.fold.took(seq, at, row)
+        return Row(seq, at, self.number, fold.EXPIRY, None, _encode(row)), changes
+
+    def retire(self, arms: list[str | int], seq: int, at: int) -> Row:
+        """Retire arms by hand."""
+        row = wire.ArmsRow(arms)
+        self.fold.took(seq, at, row)
+        return Row(seq, at, self.number, fold.ARMS, None, _encode(row))
+
+    @property
+    def next_due(self) -> int | None:
+        """When the next waiting ends."""
+        return self._due[0][0] if self._due else None
