@@ -13,11 +13,6 @@ def _dot(a, at, b, n):
 
 
 @jit
-def _dots(a, at, b, j):
-    return vectors.dots(a, at, b, j)
-
-
-@jit
 def _quad(F, row, x):
     return factors.quad(F, row, x)
 
@@ -65,17 +60,6 @@ def test_dot_is_the_sum_of_products_in_eight_running_sums(n, dtype):
         expected += flat[i] * b[i]
     assert _dot(a, 95, b, n) == expected
     assert _dot(a, 95, b, n) == pytest.approx(float(flat @ b[:n]), abs=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("j", [0, 4, 8, 20, 36])
-def test_four_columns_of_a_triangle_at_once(j, dtype):
-    a, b = RNG.normal(size=400).astype(dtype), RNG.normal(size=40)
-    found, at = _dots(a, 7, b, j), 7
-    for c in range(4):
-        column = a[at : at + j].astype(np.float64)
-        assert found[c] == pytest.approx(float(column @ b[:j]), abs=1e-12)
-        at += j + c
 
 
 @pytest.mark.parametrize("d", [1, 2, 23, 24, 25, 26, 27, 31, 32, 33, 70])

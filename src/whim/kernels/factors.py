@@ -89,28 +89,12 @@ def _column(F: F64, row: Any, x: F64, j: Any, k: Any, wide: bool) -> float:
 
 
 @inline
-def _quad_long(F: F64, row: int, x: F64) -> float:
-    """Four columns at a time: their sums do not wait for each other."""
-    line, size = np.uint64(row), np.int64(row) * F.shape[1]
-    d = x.shape[0]
+def _quad(F: F64, row: int, x: F64, wide: bool) -> float:
+    k = x.shape[0]
     total = 0.0
-    k = d
-    for j in range(0, d - 3, 4):
-        f_0, f_1, f_2, f_3 = vectors.dots(F, size + k, x, j)
-        f_0 += x[j]
-        k += j
-        f_1 += x[j + 1] + F[line, k + j] * x[j]
-        k += j + 1
-        f_2 += x[j + 2] + F[line, k + j] * x[j] + F[line, k + j + 1] * x[j + 1]
-        k += j + 2
-        f_3 += x[j + 3] + F[line, k + j] * x[j] + F[line, k + j + 1] * x[j + 1]
-        f_3 += F[line, k + j + 2] * x[j + 2]
-        k += j + 3
-        total += F[line, j] * f_0 * f_0 + F[line, j + 1] * f_1 * f_1
-        total += F[line, j + 2] * f_2 * f_2 + F[line, j + 3] * f_3 * f_3
-    for j in range(d & ~3, d):
-        f = _column(F, row, x, j, k, True)
-        total += F[line, j] * f * f
+    for j in range(x.shape[0]):
+        f = _column(F, row, x, j, k, wide)
+        total += F[row, j] * f * f
         k += j
     return total
 
@@ -119,14 +103,8 @@ def _quad_long(F: F64, row: int, x: F64) -> float:
 def quad(F: F64, row: int, x: F64) -> float:
     """``xᵀ A⁻¹ x``."""
     if x.shape[0] >= SHORT:
-        return _quad_long(F, row, x)
-    k = x.shape[0]
-    total = 0.0
-    for j in range(x.shape[0]):
-        f = _column(F, row, x, j, k, False)
-        total += F[row, j] * f * f
-        k += j
-    return total
+        return _quad(F, row, x, True)
+    return _quad(F, row, x, False)
 
 
 @inline

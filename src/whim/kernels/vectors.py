@@ -13,17 +13,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
-from numba import types as _types
+from numba import types
 from numba.core import cgutils as _untyped
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from whim.types import F64
 
-__all__ = ["add_rows", "add_squares", "dot", "dots", "quads", "subtract_rows"]
+__all__ = ["add_rows", "add_squares", "dot", "quads", "subtract_rows"]
 
 cgutils: Any = _untyped
-types: Any = _types
 
 _WIDE = 4
 _MOST = 6  # vectors of sums that the sixteen registers of most processors hold with ease
@@ -69,11 +68,6 @@ def _variable(builder: Any, value: Any) -> Any:
     return place
 
 
-def _total(builder: Any, vector: Any) -> Any:
-    a, b, c, d = (builder.extract_element(vector, _word(lane)) for lane in range(_WIDE))
-    return builder.fadd(builder.fadd(a, c), builder.fadd(b, d))
-
-
 def _dot(typing: Any, a: Any, at: Any, b: Any, n: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         one, at, other, n = arguments
@@ -108,29 +102,6 @@ def _dot(typing: Any, a: Any, at: Any, b: Any, n: Any) -> Any:
 
     _check(a, b)
     return types.float64(a, types.intp, b, types.intp), generate
-
-
-def _dots(typing: Any, a: Any, at: Any, b: Any, j: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        one, at, other, j = arguments
-        starts = []
-        for c in range(_WIDE):  # a packed triangle: column j + c is c numbers longer than j
-            starts.append(_start(context, builder, signature.args[0], one, at))
-            at = builder.add(at, builder.add(j, _word(c)))
-        right = _start(context, builder, signature.args[2], other, _word(0))
-        zero = ir.Constant(_VECTOR, [0.0] * _WIDE)
-        sums = [_variable(builder, zero) for _ in starts]
-        with cgutils.for_range_slice(builder, _word(0), j, _word(_WIDE)) as (i, _):
-            numbers = _load(builder, right, i)
-            for start, place in zip(starts, sums, strict=True):
-                column = _widened(builder, signature.args[0], start, i, _VECTOR)
-                value = builder.fadd(builder.load(place), builder.fmul(column, numbers))
-                builder.store(value, place)
-        found = [_total(builder, builder.load(place)) for place in sums]
-        return context.make_tuple(builder, signature.return_type, found)
-
-    _check(a, b)
-    return types.UniTuple(types.float64, _WIDE)(a, types.intp, b, types.intp), generate
 
 
 def _spread(builder: Any, value: Any) -> Any:
@@ -302,12 +273,6 @@ if TYPE_CHECKING:
     def dot(a: F64, at: Any, b: F64, n: Any) -> float:
         """``Σ a[at + i] · b[i]``, i < n, in eight running sums; ``a`` may be in float32."""
 
-    def dots(a: F64, at: Any, b: F64, j: Any) -> tuple[float, float, float, float]:
-        """Of columns j to j + 3 of a packed triangle, j a multiple of 4: Σ column[i] · b[i], i < j.
-
-        Column j begins at ``at``.
-        """
-
     def add_rows(
         line: F64, n: int, weights: F64, w_at: int, matrix: F64, m_at: int, stride: int, count: int
     ) -> None:
@@ -327,6 +292,6 @@ if TYPE_CHECKING:
         """xᵀθ and xᵀA⁻¹x of n models side by side: number p of model c is at p · stride + c."""
 
 else:
-    dot, dots = intrinsic(_dot), intrinsic(_dots)
+    dot = intrinsic(_dot)
     add_rows, subtract_rows = intrinsic(_rows("fadd")), intrinsic(_rows("fsub"))
     add_squares, quads = intrinsic(_squares), intrinsic(_quads)
