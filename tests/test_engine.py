@@ -68,7 +68,7 @@ def ask(engine, name, candidates=("a", "b", "c"), context=None, **more):
     body = wire.DecisionBody(
         candidates=list(candidates), context=[0.5] * size if context is None else context, **more
     )
-    return ANSWER.decode(engine.decide(name, body, msgspec.json.encode(body)))
+    return ANSWER.decode(engine.decide(name, body, repr(body).encode(errors="replace")))
 
 
 def reward(engine, name, key, value=1.0, **more):
@@ -263,6 +263,38 @@ def test_sums_are_learnt_when_the_time_is_over(engine, clock):
     engine.tick()
     held = engine.space("s").fold
     assert held.stats.bins[waiting.at // held.stats.width].total == 0.75
+
+
+def test_a_sum_beyond_all_bounds_is_learnt_as_the_bound(engine, clock):
+    engine.create("s", CONFIGS["draws"])
+    key = ask(engine, "s", context=[1.0, 0.0]).decision_id
+    other = ask(engine, "s", context=[1.0, 0.0]).decision_id
+    engine.store.flush()
+    for _ in range(3):
+        reward(engine, "s", key, 1e10)
+    clock.now += 4 * SECOND
+    engine.tick()
+    engine.store.flush()
+    assert not {key, other} & engine.space("s").fold.pending.keys()
+    assert folded(engine, "s").digest() == engine.space("s").fold.digest()
+
+
+def test_what_cannot_be_logged_changes_nothing(engine):
+    engine.create("s", wire.SpaceConfig(context=wire.Features(rest=1)))
+    before = engine.space("s").fold.digest()
+    for candidates, context in (
+        ([10**30], {}),
+        ([wire.Candidate("a", {"size": 1})], {"big": 10**30}),
+        (["a"], {"one": [9e9, 9e9]}),
+        (["\ud800"], {}),
+    ):
+        with pytest.raises(InvalidInputError):
+            ask(engine, "s", candidates, context)
+    with pytest.raises(InvalidInputError):
+        ask(engine, "s", ["a"], {}, decision_id="\ud800")
+    assert engine.space("s").fold.digest() == before
+    ask(engine, "s", [wire.Candidate("a", {"ignored": 10**30})], {})
+    engine.store.flush()
 
 
 def test_what_was_deferred_is_learnt_only_if_it_was_shown(engine, clock):

@@ -97,6 +97,8 @@ class Encoder:
         elif rest and not lenient:
             known = ", ".join(sorted(self._known)) or "none"
             raise _say(self._path, f"made of known features ({known})", sorted(rest)[0])
+        if not (np.abs(x) <= LARGEST).all():  # features that share a place add up
+            raise _say(self._path, f"at most {LARGEST:g} in size once added up", given)
         if self._features.constant:
             x[-1] = 1.0
         return x

@@ -56,7 +56,7 @@ class Engine:
     clock
         Nanoseconds since 1970. One that goes back is held: rows never do.
     on_change
-        Called with a space's name and each change that it reports, once its row is safe.
+        Called with a space's name and each change that it reports, when its row is queued.
     """
 
     def __init__(
@@ -250,7 +250,8 @@ class Engine:
         self._check()
         space = self.space(name)
         self._must_exist(space, body.decision_id)
-        row, told, changes = space.reward(body, self._next(), self.now())
+        row, told, changes = space.reward(body, self._seq + 1, self.now())
+        self._seq += 1
         self._commit(space, [row], changes, token)
         return told.state
 
@@ -278,7 +279,9 @@ class Engine:
         unknown = [arm for arm in arms if arm not in space.fold.policy.arms]
         if unknown:
             raise NotFoundError(f"$.arms must be arms of {name}, got {unknown[0]!r}.")
-        self._commit(space, [space.retire(arms, self._next(), self.now())], [], token)
+        row = space.retire(arms, self._seq + 1, self.now())
+        self._seq += 1
+        self._commit(space, [row], [], token)
 
     def tick(self, token: Any = None) -> int | None:
         """Close what has waited long enough; when the next waiting ends."""
@@ -310,7 +313,11 @@ class Engine:
                     assert told.config is not None
                     shadow = Fold(told.config, told.version)
                 self._shadows[space.number] = shadow
-            self._advance(shadow, space.number)
+            try:
+                self._advance(shadow, space.number)
+            except BaseException:
+                self._shadows.pop(space.number, None)  # it may have stopped within a row
+                raise
             return self.snapshots.write(space.number, shadow)
 
     def _advance(self, held: Fold, number: int, until: int | None = None) -> list[Change]:

@@ -7,6 +7,7 @@ lie in pages that did not. What a page holds is sealed; a damaged snapshot is no
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import struct
@@ -78,6 +79,7 @@ class Snapshots:
     def write(self, space: int, held: Fold) -> int:
         """Write what changed since the last one; how many pages that were."""
         head, policy = held.to_bytes()
+        head = hashlib.sha256(head + policy[-32:]).digest() + head
         parts = split(policy)
         before = self._crcs.get(space)
         if before is None:
@@ -120,7 +122,7 @@ class Snapshots:
             ).fetchone()
             if found is None:
                 return None
-            head, lengths = found[0], json.loads(found[1])
+            mark, head, lengths = found[0][:32], found[0][32:], json.loads(found[1])
             pages: dict[str, list[bytes]] = {}
             for part, data in self._connection.execute(
                 "SELECT part, data FROM page WHERE space=? ORDER BY part, number", (space,)
@@ -129,6 +131,8 @@ class Snapshots:
             # in the order in which they were split, the seal last
             whole = {part: b"".join(pages[part]) for part in lengths}
             seal = whole.pop("seal")
+            if hashlib.sha256(head + seal).digest() != mark:
+                return None
             return Fold.from_bytes(head, b"".join([*whole.values(), seal]))
         except Exception:  # cut short, altered, of another format: the log is the truth
             return None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import heapq
 import uuid
+from typing import Any
 
 import msgspec
 
+from whim.checks import LARGEST
 from whim.errors import InvalidInputError, WhimError
 from whim.serve import fold, wire
 from whim.serve.fold import Change, Fold, Row
@@ -33,6 +35,16 @@ def draws(seed: int, key: str) -> tuple[float, float, float]:
     data = digest.digest()
     a, b, c = (int.from_bytes(data[i : i + 8], "little") >> 11 for i in (0, 8, 16))
     return a * 2.0**-53, b * 2.0**-53, c * 2.0**-53
+
+
+def _sayable(*values: Any) -> None:
+    try:
+        _encode(values)
+        str(values[0]).encode()
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise InvalidInputError(
+            f"$ must be text and numbers that can be logged: {error}."
+        ) from None
 
 
 class Space:
@@ -66,17 +78,20 @@ class Space:
         """Choose; the row, and the answer as JSON."""
         held, config = self.fold, self.fold.config
         candidates = [
-            wire.Choice(c.id, c.features) if isinstance(c, wire.Candidate) else wire.Choice(c)
+            wire.Choice(c.id, c.features if held.items.size else None)
+            if isinstance(c, wire.Candidate)
+            else wire.Choice(c)
             for c in body.candidates
         ]
         ids = [c.id for c in candidates]
         if len(set(ids)) != len(ids):
             twice = next(i for i, arm in enumerate(ids) if arm in ids[:i])
             raise InvalidInputError(f"$.candidates[{twice}] must not repeat, got {ids[twice]!r}.")
+        key = body.decision_id or uuid.uuid4().hex
+        _sayable(key, body.context, candidates)  # what cannot be logged must change nothing
         x = held.context(body.context)
         held.meet(candidates)
         ranking = held.choose(x, ids)
-        key = body.decision_id or uuid.uuid4().hex
         wanted = ids.index(ranking[0].arm)
         place, mode, probability = self._draw(key, wanted, len(ids))
         answer = _answer(
@@ -90,9 +105,10 @@ class Space:
             key, body.context, candidates, place, probability, mode, body.deferred, due, wanted,
             digest, answer,
         )  # fmt: skip
+        logged = Row(seq, at, self.number, fold.DECISION, key, _encode(row))
         held.decided(seq, at, row, x)
         heapq.heappush(self._due, (due, key))
-        return Row(seq, at, self.number, fold.DECISION, key, _encode(row)), answer
+        return logged, answer
 
     def _draw(self, key: str, wanted: int, n: int) -> tuple[int, wire.Mode, float]:
         """Which candidate is shown, why, and how likely that was."""
@@ -155,7 +171,7 @@ class Space:
             if waiting.deferred:
                 learn = None
             elif waiting.count:
-                learn = waiting.total
+                learn = max(-LARGEST, min(LARGEST, waiting.total))  # a sum knows no bound
             else:
                 learn = rules.default
             closed.append((key, learn))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import queue
 import sqlite3
 import threading
@@ -138,7 +139,7 @@ class Store:
         if self.failed is None:
             try:
                 self._insert(batch)
-            except (sqlite3.Error, OSError) as error:
+            except Exception as error:  # of whatever kind: the thread must live to say so
                 self.failed = StoreError(f"the log cannot be written: {error}.")
         tokens = []
         for _, _, token in batch:
@@ -147,7 +148,8 @@ class Store:
             elif token is not None:
                 tokens.append(token)
         if tokens and self._told is not None:
-            self._told(tokens, self.failed)
+            with contextlib.suppress(Exception):  # nobody is listening any more
+                self._told(tokens, self.failed)
 
     def _insert(self, batch: list[Any]) -> None:
         run = self._connection.execute
@@ -220,6 +222,8 @@ class Store:
             found = self._reader.execute(
                 f"SELECT * FROM log WHERE space = ? AND key = ? AND kind = {DECISION}", (space, key)
             ).fetchone()
+        except UnicodeEncodeError:  # what cannot be written is not there
+            return None
         except sqlite3.Error as error:
             self.failed = StoreError(f"the log cannot be read: {error}.")
             raise self.failed from None
@@ -247,4 +251,10 @@ class Store:
 
 
 def _change_bytes(event: ChangeEvent) -> bytes:
-    return json.dumps(asdict(event), allow_nan=False, default=str).encode()
+    fields = {k: _finite(v) for k, v in asdict(event).items()}
+    return json.dumps(fields, allow_nan=False, default=str).encode()
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -30,7 +30,8 @@ __all__ = [
 
 Name = Annotated[str, Meta(min_length=1, max_length=64, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 DecisionId = Annotated[str, Meta(min_length=1, max_length=128)]
-ArmName = Annotated[str, Meta(min_length=1, max_length=256)] | int
+Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+ArmName = Annotated[str, Meta(min_length=1, max_length=256)] | Whole
 Share = Annotated[float, Meta(ge=0, le=1)]
 Number = Annotated[float, Meta(ge=-1e10, le=1e10)]
 
@@ -101,7 +102,10 @@ class Candidate(Struct, forbid_unknown_fields=True):
 class DecisionBody(Struct, forbid_unknown_fields=True, kw_only=True):
     """Who is asking, and what may be shown."""
 
-    candidates: Annotated[list[Candidate | str | int], Meta(min_length=1, max_length=10_000)]
+    candidates: Annotated[
+        list[Candidate | Annotated[str, Meta(min_length=1, max_length=256)] | Whole],
+        Meta(min_length=1, max_length=10_000),
+    ]
     context: list[Number] | dict[str, Any] = []
     decision_id: DecisionId | None = None
     deferred: bool = False
