@@ -1,0 +1,199 @@
+"""``Settings``: what ``whim.toml`` may say; every field has a default that works."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta, Struct
+
+from whim.errors import WhimError
+from whim.serve.wire import Name
+
+if TYPE_CHECKING:
+    from whim.serve.keys import Keys
+
+__all__ = ["ConfigError", "Settings", "Webhook", "load", "refuse_open"]
+
+_Seconds = Annotated[float, Meta(gt=0, le=10_000_000)]
+_Text = Annotated[str, Meta(min_length=1, max_length=4096)]
+_Variable = Annotated[str, Meta(max_length=256, pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class ConfigError(WhimError):
+    """The service cannot start as it was asked to."""
+
+
+class Webhook(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """Where changes are sent: those of ``spaces``, of all if that is empty.
+
+    ``secret_env`` names the environment variable that holds the secret for signatures.
+    """
+
+    url: _Text
+    spaces: list[Name] = []
+    secret_env: _Variable | None = None
+
+
+class Settings(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """How the service runs. ``port`` 0 is any that is free; ``rate`` 0 is no limit."""
+
+    data: _Text = "whim-data"
+    host: Annotated[str, Meta(min_length=1, max_length=255)] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8126
+    max_body: Annotated[int, Meta(ge=1024, le=2**30)] = 2 * 1024 * 1024
+    rate: Annotated[float, Meta(ge=0, le=1e9)] = 0.0  # requests a second for each caller
+    burst: Annotated[int, Meta(ge=1, le=10**9)] = 100
+    snapshot_seconds: _Seconds = 60.0
+    retention_days: Annotated[float, Meta(gt=0, le=100_000)] | None = None
+    demo: bool = True
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["text", "json"] = "text"
+    access_log: bool = False
+    webhooks: Annotated[list[Webhook], Meta(max_length=1000)] = []
+    personalizer_space: Name = "personalizer"
+    shutdown_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 10.0
+
+
+def load(path: Path | None, **given: Any) -> Settings:
+    """Settings from a file, if there is one, and from ``given``, which wins; None is not given.
+
+    Raises
+    ------
+    ConfigError
+        One sentence that names the field.
+
+    Examples
+    --------
+    >>> load(None, port=9000).port
+    9000
+    >>> load(None, port=90000)
+    Traceback (most recent call last):
+    whim.serve.settings.ConfigError: port must be `int` <= 65535, got 90000.
+    """
+    told: dict[str, Any] = {}
+    where = ""
+    if path is not None:
+        told, where = _read(path), f"{path.name}: "
+    given = {name: value for name, value in given.items() if value is not None}
+    for name, value in given.items():
+        told[name] = str(value) if isinstance(value, Path) else value
+    try:
+        found = msgspec.convert(told, Settings)
+    except msgspec.ValidationError as error:
+        text, field = _sentence(str(error), told)
+        raise ConfigError(text if field in given else where + text) from None
+    _check(found, "" if {"webhooks", "host"} & given.keys() else where)
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise ConfigError(f"config must be a file that can be read, got {path}: "
+                          f"{error.strerror}.") from None  # fmt: skip
+    except UnicodeDecodeError:
+        raise ConfigError(f"config must be UTF-8 text, got {path}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"config must be TOML, got {path}: {error}.") from None
+
+
+def _sentence(error: str, told: dict[str, Any]) -> tuple[str, str]:
+    """What msgspec says, as a parameter, a constraint and what came; and the top field."""
+    text, _, at = error.partition(" - at `$.")
+    at = at.removesuffix("`")
+    unknown = re.search(r"unknown field `(.*)`", text)
+    if unknown is not None:
+        name = unknown[1]
+        known = (Webhook if at else Settings).__struct_fields__
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f"; perhaps {close[0]}" if close else ""
+        field = f"{at}.{name}" if at else name
+        return f"{field} must be a setting that exists{hint}.", re.split(r"[.\[]", field)[0]
+    missing = re.search(r"required field `(.*)`", text)
+    if missing is not None:
+        return f"{at}.{missing[1]} must be given.", re.split(r"[.\[]", at)[0]
+    must = text.removeprefix("Expected ").partition(", got ")[0]
+    if text.startswith("Invalid enum value"):
+        must = "one of those that are documented"
+        literal = Settings.__annotations__.get(at, "")
+        if "Literal" in str(literal):
+            must = "one of " + ", ".join(re.findall(r"[\"']([^\"']+)[\"']", str(literal)))
+    return f"{at} must be {must}, got {_came(told, at)}.", re.split(r"[.\[]", at)[0]
+
+
+def _came(told: Any, at: str) -> str:
+    """The value at a path; an address may hold a secret, so only its kind is told."""
+    for part in re.findall(r"[^.\[\]]+", at):
+        try:
+            told = told[int(part)] if isinstance(told, list) else told[part]
+        except (KeyError, IndexError, TypeError, ValueError):
+            return "another"
+    if isinstance(told, (dict, list)) or at.endswith(".url"):
+        return f"`{type(told).__name__}`"
+    return repr(told)[:80]
+
+
+def _check(found: Settings, where: str) -> None:
+    """What types cannot say."""
+    if not found.host.isprintable() or " " in found.host:
+        raise ConfigError(f"{where}host must be an address or a name, got {found.host!r}.")
+    seen: dict[str, int] = {}
+    for i, hook in enumerate(found.webhooks):
+        reason = _bad_url(hook.url)
+        if reason:
+            raise ConfigError(f"{where}webhooks[{i}].url must be an http or https address, "
+                              f"got {reason}.")  # fmt: skip
+        if hook.url in seen:
+            raise ConfigError(f"{where}webhooks[{i}].url must differ from others, got that of "
+                              f"webhooks[{seen[hook.url]}].")  # fmt: skip
+        seen[hook.url] = i
+
+
+def _bad_url(url: str) -> str:
+    """Why an address will not do; its path and query are not repeated, they may be secret."""
+    if not url.isascii() or not url.isprintable() or " " in url:
+        return "one with spaces or letters that must be escaped"
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return "one that cannot be read"
+    if parts.scheme not in ("http", "https"):
+        return f"scheme {parts.scheme[:20]!r}"
+    return "" if host else "one without a host"
+
+
+def missing_secrets(settings: Settings, environ: Mapping[str, str]) -> list[str]:
+    """Fields whose environment variable is not set, or empty."""
+    return [
+        f"webhooks[{i}].secret_env"
+        for i, hook in enumerate(settings.webhooks)
+        if hook.secret_env is not None and not environ.get(hook.secret_env)
+    ]
+
+
+def refuse_open(settings: Settings, keys: Keys) -> None:
+    """Raise unless only this machine can connect or there is a key to ask for."""
+    if not _loopback(settings.host) and not keys.any:
+        raise ConfigError(
+            f"host must be a loopback address while there are no keys, got {settings.host!r}: "
+            "make one with `whim keys make`."
+        )
+
+
+def _loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
