@@ -1,8 +1,8 @@
 """Whim: recommendations for people who change their minds.
 
 Contextual bandits that find each change of interest, restart just what changed, and say so.
-Policies are here; ``whim.worlds``, ``whim.logs``, ``whim.simulate``, ``whim.replay`` and
-``whim.testing`` load when first used.
+Policies are here; ``whim.worlds``, ``whim.logs``, ``whim.simulate``, ``whim.replay``,
+``whim.testing``, ``whim.Client`` and ``whim.AsyncClient`` load when first used.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from whim.version import __version__
 
 if TYPE_CHECKING:
     from whim import logs, testing, worlds
+    from whim.client import AsyncClient as AsyncClient
+    from whim.client import Client as Client
     from whim.evaluate import replay, simulate
 
 __all__ = [
@@ -33,6 +35,8 @@ __all__ = [
 ]
 
 _LATER = {
+    "AsyncClient": "whim.client",  # not in __all__: they need the extra "serve"
+    "Client": "whim.client",
     "logs": "whim.logs",
     "replay": "whim.evaluate",
     "simulate": "whim.evaluate",

@@ -1,0 +1,26 @@
+"""``Client`` and ``AsyncClient``: decisions and rewards from a Whim service, asked for safely.
+
+``core`` makes every request and reads every reply without input or output; ``sync`` and
+``asynchronous`` only carry what it makes. A decision and a reward always have an id, so that one
+whose reply was lost is asked for again and still counts once.
+"""
+
+from __future__ import annotations
+
+from whim.errors import WhimError
+
+try:
+    import httpx as _httpx  # noqa: F401
+    import msgspec as _msgspec  # noqa: F401
+except ImportError as error:
+    raise WhimError(f"whim.Client needs {error.name}: pip install 'whim[serve]'.") from error
+
+from whim.client.asynchronous import AsyncClient
+from whim.client.core import Change, Rewarded, ServiceError, SpaceInfo, UnreachableError
+from whim.client.sync import Client
+from whim.serve.wire import Answer, Candidate, DecisionBody, RewardBody, SpaceConfig
+
+__all__ = [
+    "Answer", "AsyncClient", "Candidate", "Change", "Client", "DecisionBody", "RewardBody",
+    "Rewarded", "ServiceError", "SpaceConfig", "SpaceInfo", "UnreachableError",
+]  # fmt: skip

@@ -1,0 +1,329 @@
+"""``Core``: the requests of a client, how replies are read, and when to ask again."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import random
+import uuid
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+from urllib.parse import quote, urlsplit
+
+import httpx
+import msgspec
+
+from whim.errors import InvalidInputError, WhimError
+from whim.serve.wire import Answer, Candidate, DecisionBody, RewardBody, SpaceConfig
+
+__all__ = ["Change", "Core", "Rewarded", "ServiceError", "SpaceInfo", "UnreachableError"]
+
+T = TypeVar("T")
+Context = Sequence[float] | Mapping[str, Any]
+Candidates = Sequence[str | int | Candidate | Mapping[str, Any]]
+Decisions = Iterable[DecisionBody | Mapping[str, Any]]
+Rewards = Iterable[RewardBody | Mapping[str, Any]]
+AGAIN = (429, 502, 503, 504)
+_LONGEST = 30.0  # seconds that a service may ask to wait before the caller is told instead
+
+
+class ServiceError(WhimError):
+    """The service refused: ``status``, ``code``, ``message`` and the ``path`` of a bad field."""
+
+    def __init__(self, status: int, code: str, message: str, path: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.path = status, code, message, path
+
+
+class UnreachableError(ServiceError):
+    """No answer came, however often it was asked for."""
+
+    def __init__(self, url: str, error: Exception) -> None:
+        said = str(error) or type(error).__name__
+        super().__init__(0, "unreachable", f"url must be of a service that answers: {url}: {said}.")
+
+
+class SpaceInfo(msgspec.Struct, kw_only=True):
+    """A space: ``steps`` are rewards learnt, ``waiting`` decisions whose reward may still come."""
+
+    name: str
+    version: int
+    config: SpaceConfig
+    rebuilding: bool = False
+    arms: int = 0
+    waiting: int = 0
+    steps: int = 0
+
+
+class Rewarded(msgspec.Struct):
+    """What became of a reward: learnt, kept, duplicate or late."""
+
+    decision_id: str
+    state: str
+
+
+class Change(msgspec.Struct, kw_only=True):
+    """A change of interest that the service found; as ``whim.ChangeEvent``, and where and when."""
+
+    seq: int
+    at: str
+    space: str
+    version: int
+    arm: str | int | None
+    step: int
+    plays: int
+    statistic: float | None
+    threshold: float | None
+    theta_before: list[float | None]
+    theta_after: list[float | None]
+    window: int
+    began: int | None = None
+    p_value: float | None = None
+    direction: list[float | None] = []
+    group: str | int | None = None
+    features: list[str] = []
+
+
+class _Problem(msgspec.Struct):
+    code: str = "unknown"
+    message: str = ""
+    path: str | None = None
+
+
+class _Failed(msgspec.Struct):
+    error: _Problem | None = None
+
+
+class Call(NamedTuple, Generic[T]):
+    """A request that is not sent yet, and how its answer is read."""
+
+    method: str
+    path: str
+    body: bytes | None
+    reads: Callable[[bytes], T]
+    repeatable: bool = True  # asked twice, it happens once
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """As httpx takes it."""
+        kind = {} if self.body is None else {"Content-Type": "application/json"}
+        return {"method": self.method, "url": self.path, "content": self.body, "headers": kind}
+
+
+# -- in and out of JSON -----------------------------------------------------------------------
+
+
+def _plain(value: Any) -> Any:
+    """What arrays and numbers of numpy, and lists of other kinds, are in JSON."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable):
+        return list(value)
+    raise InvalidInputError(f"a request must be made of text and numbers, got {value!r}.")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_plain).encode
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_failed = msgspec.json.Decoder(_Failed).decode
+
+
+def _field(kind: Any, name: str) -> Callable[[bytes], Any]:
+    """A reader of one field of an answer."""
+    decode = msgspec.json.Decoder(kind).decode
+    return lambda data: decode(_fields(data)[name])
+
+
+def _each(kind: Any, name: str) -> Callable[[bytes], list[Any]]:
+    """A reader of a batch, in which each part is an answer or an error."""
+    parts, decode = _field(list[msgspec.Raw], name), msgspec.json.Decoder(kind).decode
+
+    def read(data: bytes) -> list[Any]:
+        found: list[Any] = []
+        for part in parts(data):
+            bad = _failed(part).error
+            found.append(
+                decode(part) if bad is None else ServiceError(422, bad.code, bad.message, bad.path)
+            )
+        return found
+
+    return read
+
+
+def _nothing(_: bytes) -> None:
+    return None
+
+
+_answer, _answers = msgspec.json.Decoder(Answer).decode, _each(Answer, "answers")
+_rewarded, _results = msgspec.json.Decoder(Rewarded).decode, _each(Rewarded, "results")
+_info, _infos = msgspec.json.Decoder(SpaceInfo).decode, _field(list[SpaceInfo], "spaces")
+_object = msgspec.json.Decoder(dict[str, Any]).decode
+_arms, _changes = _field(list[dict[str, Any]], "arms"), _field(list[Change], "changes")
+_version, _activated = _field(int, "version"), _field(bool, "activated")
+
+
+def _named(body: Any, name: str) -> dict[str, Any]:
+    """A body with an id of ours if it has none."""
+    told = dict(body) if isinstance(body, Mapping) else msgspec.structs.asdict(body)
+    if told.get(name) is None:
+        told[name] = uuid.uuid4().hex
+    return told
+
+
+def _config(config: SpaceConfig | None, fields: Mapping[str, Any]) -> dict[str, Any]:
+    if config is not None and fields:
+        raise InvalidInputError("config must be a SpaceConfig or its fields, got both.")
+    told: dict[str, Any] = msgspec.to_builtins(dict(fields) if config is None else config)
+    return told
+
+
+def problem(reply: httpx.Response) -> ServiceError:
+    """What a refusal says."""
+    try:
+        found = _failed(reply.content).error
+    except msgspec.DecodeError:  # of somebody between here and the service
+        found = None
+    if found is None:
+        text = " ".join(reply.text.split())[:200] or reply.reason_phrase
+        said = f"{reply.url.host} must answer as Whim does, got {reply.status_code}: {text}."
+        found = _Problem(f"http_{reply.status_code}", said)
+    return ServiceError(reply.status_code, found.code, found.message, found.path)
+
+
+# -- when to ask again ------------------------------------------------------------------------
+
+
+def pause(attempt: int, longest: float = 5.0) -> float:
+    """Twice as long each time, and never in step with the other callers."""
+    return min(0.1 * 2.0 ** min(attempt, 10), longest) * random.uniform(0.5, 1.0)
+
+
+def _asked_to_wait(reply: httpx.Response) -> float:
+    try:
+        return max(float(reply.headers.get("Retry-After", 0)), 0.0)
+    except ValueError:  # a date: as long as we would wait anyway
+        return 0.0
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Core:
+    """What both clients share: everything but the sending."""
+
+    def __init__(
+        self, url: str, key: str | None, space: str | None, timeout: float, retries: int
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidInputError(f"url must be http://HOST:PORT or https://HOST, got {url!r}.")
+        for name, value, low in (("timeout", timeout, 0), ("retries", retries, -1)):
+            if not value > low:
+                raise InvalidInputError(f"{name} must be more than {low}, got {value!r}.")
+        self.url, self.space, self.retries = url, space, retries
+        key = os.environ.get("WHIM_KEY") if key is None else key
+        self.options: dict[str, Any] = {
+            "base_url": url,
+            "timeout": timeout,
+            "headers": {"Authorization": f"Bearer {key}"} if key else {},
+            "trust_env": not _loopback(parts.hostname),  # no proxy between here and here
+        }
+
+    def talk(self, call: Call[T]) -> Generator[Call[T] | float, Any, T]:
+        """Yields calls to send and seconds to wait; takes replies and failures; the answer."""
+        for attempt in range(self.retries + 1):
+            last = attempt == self.retries
+            try:
+                reply = yield call
+            except httpx.TransportError as error:
+                never_came = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+                if last or not (call.repeatable or never_came):
+                    raise UnreachableError(self.url, error) from error
+                yield pause(attempt)
+                continue
+            status, wait = reply.status_code, _asked_to_wait(reply)
+            if reply.is_success:
+                return _read(call, reply)
+            again = status in AGAIN if call.repeatable else status in (429, 503)
+            if last or not again or wait > _LONGEST:
+                raise problem(reply)
+            yield max(wait, pause(attempt))
+        raise AssertionError("the last attempt returns or raises")
+
+    # -- calls ------------------------------------------------------------------------------
+
+    def at(self, space: str | None, *path: str) -> str:
+        """Where something of a space is."""
+        name = self.space if space is None else space
+        if name is None:
+            raise InvalidInputError("space must be given, to the client or to its method.")
+        return "/".join(["/v1/spaces", *(quote(part, safe="") for part in (name, *path))])
+
+    def spaces(self) -> Call[list[SpaceInfo]]:
+        return Call("GET", "/v1/spaces", None, _infos)
+
+    def info(self, name: str) -> Call[SpaceInfo]:
+        return Call("GET", self.at(name), None, _info)
+
+    def create(
+        self, name: str, config: SpaceConfig | None, fields: Mapping[str, Any]
+    ) -> Call[SpaceInfo]:
+        body = _encode({"name": name, **_config(config, fields)})
+        return Call("POST", "/v1/spaces", body, _info, repeatable=False)
+
+    def change(self, name: str, config: SpaceConfig | None, fields: Mapping[str, Any]) -> Call[int]:
+        body = _encode(_config(config, fields))
+        return Call("PUT", self.at(name), body, _version, repeatable=False)
+
+    def retire(self, name: str) -> Call[None]:
+        return Call("DELETE", self.at(name), None, _nothing, repeatable=False)
+
+    def decide(self, space: str | None, **body: Any) -> Call[Answer]:
+        data = _encode(_named(body, "decision_id"))
+        return Call("POST", self.at(space, "decisions"), data, _answer)
+
+    def decide_many(
+        self, space: str | None, decisions: Decisions
+    ) -> Call[list[Answer | ServiceError]]:
+        data = _encode({"decisions": [_named(each, "decision_id") for each in decisions]})
+        return Call("POST", self.at(space, "decisions", "batch"), data, _answers)
+
+    def reward(self, space: str | None, **body: Any) -> Call[Rewarded]:
+        data = _encode(_named(body, "reward_id"))
+        return Call("POST", self.at(space, "rewards"), data, _rewarded)
+
+    def reward_many(
+        self, space: str | None, rewards: Rewards
+    ) -> Call[list[Rewarded | ServiceError]]:
+        data = _encode({"rewards": [_named(each, "reward_id") for each in rewards]})
+        return Call("POST", self.at(space, "rewards", "batch"), data, _results)
+
+    def activate(self, space: str | None, key: str) -> Call[bool]:
+        return Call("POST", self.at(space, "decisions", key, "activate"), None, _activated)
+
+    def arms(self, space: str | None) -> Call[list[dict[str, Any]]]:
+        return Call("GET", self.at(space, "arms"), None, _arms)
+
+    def retire_arms(self, space: str | None, arms: Sequence[str | int]) -> Call[None]:
+        body = _encode({"arms": arms})
+        return Call("POST", self.at(space, "arms", "retire"), body, _nothing, repeatable=False)
+
+    def stats(self, space: str | None) -> Call[dict[str, Any]]:
+        return Call("GET", self.at(space, "stats"), None, _object)
+
+    def changes(self, space: str | None, since: int, limit: int) -> Call[list[Change]]:
+        path = f"{self.at(space, 'changes')}?since={int(since)}&limit={int(limit)}"
+        return Call("GET", path, None, _changes)
+
+
+def _read(call: Call[T], reply: httpx.Response) -> T:
+    try:
+        return call.reads(reply.content)
+    except (msgspec.DecodeError, KeyError) as error:
+        said = f"the answer to {call.method} {call.path} must be Whim's: {error}."
+        raise ServiceError(reply.status_code, "unexpected", said) from error

@@ -1,0 +1,77 @@
+"""``Events``: a stream of changes as bytes, and what to ask for when it was cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import msgspec
+
+from whim.client.core import AGAIN, Change, ServiceError, UnreachableError, pause, problem
+
+__all__ = ["Events"]
+
+_QUIET = 60.0  # seconds without a word after which it is asked for anew
+_change = msgspec.json.Decoder(Change).decode
+
+
+class Events:
+    """Server-sent events of one address; ``since`` is the row after which they are wanted."""
+
+    def __init__(self, path: str, since: int, retries: int) -> None:
+        self._path, self._last, self._retries = path, since, retries
+        self._failures, self._met = 0, False
+        self._rest, self._data = b"", list[bytes]()
+
+    def request(self) -> dict[str, Any]:
+        """What to ask for now: all after the last change that was handed on."""
+        self._rest, self._data = b"", []
+        headers = {"Accept": "text/event-stream"}
+        if self._last:
+            headers["Last-Event-ID"] = str(self._last)
+        timeout = httpx.Timeout(5.0, read=_QUIET)
+        return {"method": "GET", "url": self._path, "headers": headers, "timeout": timeout}
+
+    def opened(self, reply: httpx.Response) -> None:
+        """It streams, or it refused: then its body must have been read."""
+        if not reply.is_success:
+            raise problem(reply)
+        self._met, self._failures = True, 0
+
+    def feed(self, data: bytes) -> list[Change]:
+        """Take bytes; the changes that they complete. Only line feeds end lines here."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        found = []
+        for line in lines:
+            change = self._line(line.removesuffix(b"\r"))
+            if change is not None:
+                found.append(change)
+        return found
+
+    def _line(self, line: bytes) -> Change | None:
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            self._data.append(value.removeprefix(b" "))
+        elif not line and self._data:
+            data, self._data = b"\n".join(self._data), []
+            try:
+                return _change(data)
+            except msgspec.DecodeError as error:
+                said = f"an event must be a change of Whim's: {error}."
+                raise ServiceError(200, "unexpected", said) from error
+        return None
+
+    def handed_on(self, change: Change) -> None:
+        """The caller has it."""
+        self._last = max(self._last, change.seq)
+
+    def failed(self, error: Exception | None) -> float:
+        """How long to wait before asking anew; raises what will not pass by itself."""
+        self._failures += 1
+        if isinstance(error, ServiceError) and error.status not in AGAIN:
+            raise error
+        if error is not None and not self._met and self._failures > self._retries:
+            raise (
+                error if isinstance(error, ServiceError) else UnreachableError(self._path, error)
+            )
+        return pause(self._failures - 1)
