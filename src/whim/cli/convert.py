@@ -24,7 +24,7 @@ def convert(
         str | None,
         typer.Option(
             "--format",
-            help="r6a, r6b, lastfm, movielens, open-bandit, csv or parquet; without, found out.",
+            help="r6a, r6b, lastfm, movielens, open-bandit, dsjson, csv or parquet; found out.",
         ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first bad line.")] = False,

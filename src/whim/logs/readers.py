@@ -16,7 +16,7 @@ from whim.logs.sources import Source, files_of, names_in
 
 __all__ = ["FORMATS", "convert", "format_of"]
 
-FORMATS = ("r6a", "r6b", "lastfm", "movielens", "open-bandit", "csv", "parquet")
+FORMATS = ("r6a", "r6b", "lastfm", "movielens", "open-bandit", "dsjson", "csv", "parquet")
 
 
 def convert(
@@ -27,13 +27,13 @@ def convert(
     Parameters
     ----------
     sources
-        Files or folders; formats other than R6A and R6B take one.
+        Files or folders; formats other than R6A, R6B and dsjson take one.
     format
         One of ``FORMATS``; ``None`` finds out from names and first lines (``format_of``).
     options
         What the reader takes: ``overwrite`` and ``progress`` always; see ``yahoo.convert``,
-        ``lastfm.convert``, ``movielens.convert``, ``open_bandit.convert`` and
-        ``tables.convert``.
+        ``lastfm.convert``, ``movielens.convert``, ``open_bandit.convert``,
+        ``dsjson.convert`` and ``tables.convert``.
 
     Examples
     --------
@@ -75,6 +75,10 @@ def _reader(kind: str) -> tuple[Callable[..., Log], bool]:
         from whim.logs import open_bandit
 
         return open_bandit.convert, False
+    if kind == "dsjson":
+        from whim.logs import dsjson
+
+        return dsjson.convert, True
     from whim.logs import tables
 
     return tables.convert, False
@@ -113,6 +117,8 @@ def format_of(sources: Sequence[Source]) -> str:
             return "parquet"
         if first.suffix == ".csv" or first.name.endswith(".csv.gz"):
             return "csv"
+    if first.name.removesuffix(".gz").endswith((".dsjson", ".json", ".jsonl")):
+        return "dsjson"
     try:
         return yahoo.detect(files_of(sources))
     except LogFileError as error:
