@@ -1,0 +1,5 @@
+"""The page: what a space does, rendered here, refreshed in place; no request leaves the host."""
+
+from whim.serve.page.routes import routes, trouble
+
+__all__ = ["routes", "trouble"]

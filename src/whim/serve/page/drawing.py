@@ -1,0 +1,62 @@
+"""Small drawings as numbers for SVG: lines of a sparkline, paired bars of coefficients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["moves", "spark"]
+
+_MOST = 6  # moves shown of a change
+
+
+def spark(values: Sequence[float | None], width: float = 96, height: float = 24) -> str:
+    """A line through the values as an SVG path; None and nan leave gaps.
+
+    >>> spark([0.0, 1.0], 10, 10)
+    'M1.5 8.5L8.5 1.5'
+    """
+    known = [v for v in values if v is not None and math.isfinite(v)]
+    if len(values) < 2 or not known:
+        return ""
+    low, high = min(known), max(known)
+    span = high - low
+    parts: list[str] = []
+    pen = "M"
+    for i, v in enumerate(values):
+        if v is None or not math.isfinite(v):
+            pen = "M"
+            continue
+        x = 1.5 + (width - 3) * i / (len(values) - 1)
+        y = height / 2 if span <= 0 else 1.5 + (height - 3) * (1 - (v - low) / span)
+        parts.append(f"{pen}{x:g} {y:g}" if pen == "M" else f"L{x:.4g} {y:.4g}")
+        pen = "L"
+    return "".join(parts)
+
+
+def moves(
+    before: Sequence[float], after: Sequence[float], names: Sequence[str], width: float = 200
+) -> dict[str, Any]:
+    """What moved, largest first: for each feature two bars from a common zero."""
+    named = list(names) if len(names) == len(before) else [f"θ[{i}]" for i in range(len(before))]
+    pairs = [
+        (name, float(b), float(a))
+        for name, b, a in zip(named, before, after, strict=False)
+        if b is not None and a is not None and math.isfinite(b) and math.isfinite(a)
+    ]
+    pairs.sort(key=lambda pair: -abs(pair[2] - pair[1]))
+    shown = pairs[:_MOST]
+    ends = [v for _, b, a in shown for v in (b, a)]
+    low, high = min([0.0, *ends]), max([0.0, *ends])
+    span = (high - low) or 1.0
+
+    def place(value: float) -> float:
+        return 1 + (width - 2) * (value - low) / span
+
+    zero = place(0.0)
+    rows = []
+    for name, b, a in shown:
+        bars = [(min(zero, place(v)), max(abs(place(v) - zero), 0.75)) for v in (b, a)]
+        rows.append({"name": name, "before": b, "after": a, "bars": bars})
+    return {"rows": rows, "zero": zero, "width": width, "more": len(pairs) - len(shown)}
