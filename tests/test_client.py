@@ -181,12 +181,13 @@ def follow(request: pytest.FixtureRequest, service: Service) -> Any:
 
 def test_every_method_asks_what_the_service_knows(ask: Any, service: Service) -> None:
     stats = {"counts": {"decisions": 3}}
+    arm = {"arm": "a", "decisions": 5, "plays": 3, "mean": 0.5, "low": None, "high": None}
     calls: list[tuple[str, tuple[Any, ...], str, str, Any, Any]] = [
         ("spaces", (), "GET", "", {"spaces": [INFO]}, None),
         ("space", ("s",), "GET", "/s", INFO, None),
         ("retire", ("s",), "DELETE", "/s", {}, None),
         ("activate", ("a/b",), "POST", "/s/decisions/a%2Fb/activate", {"activated": True}, True),
-        ("arms", (), "GET", "/s/arms", {"arms": [{"arm": "a"}]}, [{"arm": "a"}]),
+        ("arms", (), "GET", "/s/arms?limit=1000", {"arms": [arm]}, [client_module.Arm(**arm)]),
         ("retire_arms", (["a", 2],), "POST", "/s/arms/retire", {}, None),
         ("stats", (), "GET", "/s/stats", stats, stats),
         ("changes", (7,), "GET", "/s/changes?since=7&limit=1000", {"changes": [change(8)]}, None),
@@ -395,6 +396,17 @@ def test_a_stream_is_taken_up_where_it_broke(
     sent = [asked.headers["Last-Event-ID"] for asked in service.asked]
     assert sent == ["2", "2", "3", "3", "5"]
     assert len(waits) == 4
+
+
+def test_changes_of_one_row_come_once_each(
+    follow: Any, service: Service, waits: list[float]
+) -> None:
+    kind = {"Content-Type": "text/event-stream"}
+    first = events(4, arm="a").replace(b"id: 4\n", b"")
+    both = first + events(4, arm="b")
+    service.told = [(200, first, kind), (200, both, kind), (200, events(7), kind)]
+    assert [(each.seq, each.arm) for each in follow(3, space="s")] == [(4, "a"), (4, "b"), (7, "a")]
+    assert [asked.headers["Last-Event-ID"] for asked in service.asked] == [None, None, "4"]
 
 
 def test_a_stream_that_is_refused_or_never_there(

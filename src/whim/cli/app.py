@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from whim.cli import convert, log, paper, policies, replay, report, simulate, sweep
+from whim.cli import (
+    convert,
+    keys,
+    log,
+    paper,
+    policies,
+    replay,
+    report,
+    serve,
+    simulate,
+    spaces,
+    sweep,
+)
 
 __all__ = ["app"]
 
@@ -25,6 +37,9 @@ app.command("replay")(replay.replay)
 app.command("sweep")(sweep.sweep)
 app.command("report")(report.report)
 app.command("policies")(policies.policies)
+app.command("serve")(serve.serve)
+app.add_typer(spaces.spaces, name="spaces")
+app.add_typer(keys.keys, name="keys")
 
 
 def _version(asked: bool) -> None:

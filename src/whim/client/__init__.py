@@ -16,11 +16,11 @@ except ImportError as error:
     raise WhimError(f"whim.Client needs {error.name}: pip install 'whim[serve]'.") from error
 
 from whim.client.asynchronous import AsyncClient
-from whim.client.core import Change, Rewarded, ServiceError, SpaceInfo, UnreachableError
+from whim.client.core import Arm, Change, Rewarded, ServiceError, SpaceInfo, UnreachableError
 from whim.client.sync import Client
 from whim.serve.wire import Answer, Candidate, DecisionBody, RewardBody, SpaceConfig
 
 __all__ = [
-    "Answer", "AsyncClient", "Candidate", "Change", "Client", "DecisionBody", "RewardBody",
-    "Rewarded", "ServiceError", "SpaceConfig", "SpaceInfo", "UnreachableError",
+    "Answer", "Arm", "AsyncClient", "Candidate", "Change", "Client", "DecisionBody",
+    "RewardBody", "Rewarded", "ServiceError", "SpaceConfig", "SpaceInfo", "UnreachableError",
 ]  # fmt: skip

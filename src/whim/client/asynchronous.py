@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from whim.client.core import (
+    Arm,
     Call,
     Candidates,
     Change,
@@ -145,9 +146,9 @@ class AsyncClient:
         """A deferred decision was shown; whether this call was the first to say so."""
         return await self._run(self._core.activate(space, decision_id))
 
-    async def arms(self, *, space: str | None = None) -> list[dict[str, Any]]:
-        """The arms of a space, with plays, mean and width."""
-        return await self._run(self._core.arms(space))
+    async def arms(self, *, limit: int = 1000, space: str | None = None) -> list[Arm]:
+        """The arms of a space, those shown most first."""
+        return await self._run(self._core.arms(space, limit))
 
     async def retire_arms(self, arms: Sequence[str | int], *, space: str | None = None) -> None:
         """Forget arms that will not be shown again."""
@@ -176,7 +177,6 @@ class AsyncClient:
                     async for data in reply.aiter_bytes():
                         for change in events.feed(data):
                             yield change
-                            events.handed_on(change)
             except (httpx.TransportError, ServiceError) as error:
                 why = error
             await asyncio.sleep(events.failed(why))

@@ -16,7 +16,7 @@ import msgspec
 from whim.errors import InvalidInputError, WhimError
 from whim.serve.wire import Answer, Candidate, DecisionBody, RewardBody, SpaceConfig
 
-__all__ = ["Change", "Core", "Rewarded", "ServiceError", "SpaceInfo", "UnreachableError"]
+__all__ = ["Arm", "Change", "Core", "Rewarded", "ServiceError", "SpaceInfo", "UnreachableError"]
 
 T = TypeVar("T")
 Context = Sequence[float] | Mapping[str, Any]
@@ -60,6 +60,19 @@ class Rewarded(msgspec.Struct):
 
     decision_id: str
     state: str
+
+
+class Arm(msgspec.Struct, kw_only=True):
+    """An arm: how often shown and learnt, its mean reward with a 95 % interval, its trend."""
+
+    arm: str | int
+    decisions: int
+    plays: int
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    trend: list[float | None] = []
+    last_change_at: str | None = None
 
 
 class Change(msgspec.Struct, kw_only=True):
@@ -159,7 +172,7 @@ _answer, _answers = msgspec.json.Decoder(Answer).decode, _each(Answer, "answers"
 _rewarded, _results = msgspec.json.Decoder(Rewarded).decode, _each(Rewarded, "results")
 _info, _infos = msgspec.json.Decoder(SpaceInfo).decode, _field(list[SpaceInfo], "spaces")
 _object = msgspec.json.Decoder(dict[str, Any]).decode
-_arms, _changes = _field(list[dict[str, Any]], "arms"), _field(list[Change], "changes")
+_arms, _changes = _field(list[Arm], "arms"), _field(list[Change], "changes")
 _version, _activated = _field(int, "version"), _field(bool, "activated")
 
 
@@ -306,8 +319,8 @@ class Core:
     def activate(self, space: str | None, key: str) -> Call[bool]:
         return Call("POST", self.at(space, "decisions", key, "activate"), None, _activated)
 
-    def arms(self, space: str | None) -> Call[list[dict[str, Any]]]:
-        return Call("GET", self.at(space, "arms"), None, _arms)
+    def arms(self, space: str | None, limit: int) -> Call[list[Arm]]:
+        return Call("GET", f"{self.at(space, 'arms')}?limit={int(limit)}", None, _arms)
 
     def retire_arms(self, space: str | None, arms: Sequence[str | int]) -> Call[None]:
         body = _encode({"arms": arms})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -21,11 +22,12 @@ class Events:
     def __init__(self, path: str, since: int, retries: int) -> None:
         self._path, self._last, self._retries = path, since, retries
         self._failures, self._met = 0, False
-        self._rest, self._data = b"", list[bytes]()
+        self._rest, self._id, self._data = b"", b"", list[bytes]()
+        self._handed: list[Change] = []  # since the last row that came whole
 
     def request(self) -> dict[str, Any]:
         """What to ask for now: all after the last change that was handed on."""
-        self._rest, self._data = b"", []
+        self._rest, self._id, self._data = b"", b"", []
         headers = {"Accept": "text/event-stream"}
         if self._last:
             headers["Last-Event-ID"] = str(self._last)
@@ -38,20 +40,29 @@ class Events:
             raise problem(reply)
         self._met, self._failures = True, 0
 
-    def feed(self, data: bytes) -> list[Change]:
-        """Take bytes; the changes that they complete. Only line feeds end lines here."""
+    def feed(self, data: bytes) -> Iterator[Change]:
+        """Take bytes; the changes that they complete. Only line feeds end lines here.
+
+        One row may reveal several changes, and only the last of them has the row's id: after a cut
+        within them all come again, and those that were handed on are left out.
+        """
         *lines, self._rest = (self._rest + data).split(b"\n")
-        found = []
         for line in lines:
             change = self._line(line.removesuffix(b"\r"))
-            if change is not None:
-                found.append(change)
-        return found
+            if change is None:
+                continue
+            if change not in self._handed:
+                yield change
+                self._handed.append(change)
+            if self._id.isdigit():
+                self._last, self._id, self._handed = int(self._id), b"", []
 
     def _line(self, line: bytes) -> Change | None:
         name, _, value = line.partition(b":")
         if name == b"data":
             self._data.append(value.removeprefix(b" "))
+        elif name == b"id":
+            self._id = value.strip()
         elif not line and self._data:
             data, self._data = b"\n".join(self._data), []
             try:
@@ -60,10 +71,6 @@ class Events:
                 said = f"an event must be a change of Whim's: {error}."
                 raise ServiceError(200, "unexpected", said) from error
         return None
-
-    def handed_on(self, change: Change) -> None:
-        """The caller has it."""
-        self._last = max(self._last, change.seq)
 
     def failed(self, error: Exception | None) -> float:
         """How long to wait before asking anew; raises what will not pass by itself."""

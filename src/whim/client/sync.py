@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from whim.client.core import (
+    Arm,
     Call,
     Candidates,
     Change,
@@ -143,9 +144,9 @@ class Client:
         """A deferred decision was shown; whether this call was the first to say so."""
         return self._run(self._core.activate(space, decision_id))
 
-    def arms(self, *, space: str | None = None) -> list[dict[str, Any]]:
-        """The arms of a space, with plays, mean and width."""
-        return self._run(self._core.arms(space))
+    def arms(self, *, limit: int = 1000, space: str | None = None) -> list[Arm]:
+        """The arms of a space, those shown most first."""
+        return self._run(self._core.arms(space, limit))
 
     def retire_arms(self, arms: Sequence[str | int], *, space: str | None = None) -> None:
         """Forget arms that will not be shown again."""
@@ -172,9 +173,7 @@ class Client:
                         reply.read()
                     events.opened(reply)
                     for data in reply.iter_bytes():
-                        for change in events.feed(data):
-                            yield change
-                            events.handed_on(change)
+                        yield from events.feed(data)
             except (httpx.TransportError, ServiceError) as error:
                 why = error
             time.sleep(events.failed(why))

@@ -1,0 +1,81 @@
+"""``whim keys``: API keys of a data directory; no running service is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from whim.serve.keys import Keys
+
+__all__ = ["keys"]
+
+keys = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
+_Data = Annotated[Path, typer.Option(metavar="DIR", help="The service's data directory.")]
+_HERE = Path("whim-data")
+
+
+def _open(data: Path, *, new: bool = False) -> Keys:
+    from whim.cli.serve import needed
+    from whim.errors import InvalidInputError
+
+    needed()
+    if not new and not data.is_dir():
+        raise InvalidInputError(f"data must be a directory that exists, got {str(data)!r}.")
+    from whim.serve.keys import Keys
+
+    return Keys(data / "keys.json")
+
+
+@keys.command()
+def make(
+    name: Annotated[str, typer.Argument(help="What to call it, such as shop-backend.")],
+    scope: Annotated[
+        list[str],
+        typer.Option(help="decide, reward, read or admin, which is all; may be repeated."),
+    ],
+    data: _Data = _HERE,
+) -> None:
+    """Make a key and print its token, which is shown this once.
+
+    With the first key the service asks for one everywhere. A running service takes it within a
+    second or two.
+    """
+    typer.echo(_open(data, new=True).make(name, scope))
+    typer.echo(f"{name}: {', '.join(scope)}. The token is not kept: store it now.", err=True)
+
+
+@keys.command("list")
+def list_(
+    data: _Data = _HERE,
+    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+) -> None:
+    """List the keys, without their tokens."""
+    from whim.cli.show import print_json, print_table
+
+    found = _open(data).list()
+    if as_json:
+        rows = [
+            {"name": k.name, "scopes": k.scopes, "made": k.made, "revoked": k.revoked}
+            for k in found
+        ]
+        print_json({"keys": rows})
+    elif not found:
+        typer.echo("no keys: the service is open to this machine, and to no other")
+    else:
+        cells = [
+            [k.name, ", ".join(k.scopes), k.made[:16], "revoked" if k.revoked else "in force"]
+            for k in found
+        ]
+        print_table(("key", "scopes", "made", "state"), cells, left=4)
+
+
+@keys.command()
+def revoke(
+    name: Annotated[str, typer.Argument(help="The key's name.")], data: _Data = _HERE
+) -> None:
+    """Revoke a key; a running service refuses it within a second or two."""
+    _open(data).revoke(name)
+    typer.echo(f"{name} is revoked")

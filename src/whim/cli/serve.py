@@ -1,0 +1,66 @@
+"""``whim serve``: the service, until it is told to stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from whim.errors import WhimError
+
+if TYPE_CHECKING:
+    from whim.serve.settings import Settings
+
+__all__ = ["serve"]
+
+
+def serve(
+    config: Annotated[
+        Path | None, typer.Option(metavar="whim.toml", help="Settings; what follows wins over it.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where all is kept; whim-data without.")
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; any but this machine's needs keys.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="8126 without; 0 for any free one.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
+) -> None:
+    """Serve decisions and rewards over HTTP, and the page that shows interests changing.
+
+    Without settings it listens on this machine only, and has a space named demo to try.
+    """
+    needed()
+    from whim.serve.server import run
+    from whim.serve.settings import load
+
+    settings = load(config, data=data, host=host, port=port, log_format=log_format)
+    try:
+        code = run(settings, ready=lambda address: _started(address, settings))
+    except KeyboardInterrupt:  # after a shutdown in good order
+        code = 0
+    if code == 0:
+        typer.echo("stopped; all that was accepted is in the log", err=True)
+    raise typer.Exit(code)
+
+
+def _started(address: str, settings: Settings) -> None:
+    typer.echo(
+        f"whim serves at {address}\n"
+        f"the page         {address}/\n"
+        f"data in          {Path(settings.data).resolve()}\n"
+        "stop with Ctrl-C"
+    )
+
+
+def needed() -> None:
+    """Refuse, with what to install, where the service's packages are missing."""
+    try:
+        import httpx  # noqa: F401
+        import msgspec  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise WhimError(f"The service needs {error.name}: pip install 'whim[serve]'.") from error

@@ -1,0 +1,237 @@
+"""``whim spaces``: the spaces of a running service."""
+
+from __future__ import annotations
+
+import json
+import time
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from whim.errors import InvalidInputError, WhimError
+
+if TYPE_CHECKING:
+    from whim.client import Client, SpaceConfig, SpaceInfo
+
+__all__ = ["spaces"]
+
+spaces = typer.Typer(
+    help="List, show, make, change and retire the spaces of a running service.",
+    no_args_is_help=True,
+)
+_URL = "http://127.0.0.1:8126"
+_Name = Annotated[str, typer.Argument(help="The space's name.")]
+_Url = Annotated[str, typer.Option(metavar="URL", help="Where the service listens.")]
+_Key = Annotated[
+    str | None,
+    typer.Option(envvar="WHIM_KEY", help="An API key; better in the environment than here."),
+]
+_Json = Annotated[bool, typer.Option("--json", help="For a script to read.")]
+_Policy = Annotated[
+    str | None, typer.Option(metavar="SPEC", help="NAME[:param=value,...]; see whim policies.")
+]
+_Param = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="A parameter of the policy; may be repeated."),
+]
+_Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Another field: explore=0.1, rewards.wait_seconds=60."
+    ),
+]
+_File = Annotated[
+    Path | None,
+    typer.Option("--file", metavar="FILE", help="The configuration, as .json or .toml."),
+]
+
+
+def _client(url: str, key: str | None) -> Client:
+    from whim.cli.serve import needed
+
+    needed()
+    from whim.client import Client
+
+    return Client(url, key or "", timeout=30.0, retries=1)
+
+
+@spaces.command("list")
+def list_(url: _Url = _URL, key: _Key = None, as_json: _Json = False) -> None:
+    """List the spaces."""
+    from whim.cli.show import compact, print_json, print_table
+
+    with _client(url, key) as client:
+        found = client.spaces()
+    if as_json:
+        print_json({"spaces": [_plain(info) for info in found]})
+    elif not found:
+        typer.echo("no spaces: whim spaces create NAME makes one")
+    else:
+        cells = [
+            [s.name, s.config.policy, _state(s), compact(s.arms), compact(s.steps),
+             compact(s.waiting)]
+            for s in found
+        ]  # fmt: skip
+        print_table(("space", "policy", "state", "arms", "learnt", "waiting"), cells, left=3)
+
+
+@spaces.command()
+def show(name: _Name, url: _Url = _URL, key: _Key = None, as_json: _Json = False) -> None:
+    """Show a space: its configuration and its counts."""
+    from whim.cli.show import print_json
+
+    with _client(url, key) as client:
+        info, stats = client.space(name), client.stats(space=name)
+    if as_json:
+        print_json({**_plain(info), "stats": stats})
+        return
+    config = _plain(info)["config"]
+    typer.echo(f"{info.name}: version {info.version}, {_state(info)}")
+    typer.echo(f"{info.arms:,} arms, {info.steps:,} rewards learnt, {info.waiting:,} waiting")
+    for field, value in config.items():
+        shown = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
+        typer.echo(f"  {field:<10} {shown}")
+    for what, count in stats["counts"].items():
+        typer.echo(f"  {what:<22} {count:>10,}")
+
+
+@spaces.command()
+def create(
+    name: _Name,
+    policy: _Policy = None,
+    param: _Param = None,
+    set_: _Set = None,
+    file: _File = None,
+    url: _Url = _URL,
+    key: _Key = None,
+    as_json: _Json = False,
+) -> None:
+    """Make a space."""
+    from whim.cli.show import print_json
+
+    with _client(url, key) as client:
+        config = _laid({} if file is None else _read(file), policy, param, set_)
+        info = client.create(name, config)
+    if as_json:
+        print_json(_plain(info))
+    else:
+        typer.echo(f"{name} is made: {info.config.policy}")
+
+
+@spaces.command()
+def change(
+    name: _Name,
+    policy: _Policy = None,
+    param: _Param = None,
+    set_: _Set = None,
+    file: _File = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until the new version serves.")] = False,
+    url: _Url = _URL,
+    key: _Key = None,
+    as_json: _Json = False,
+) -> None:
+    """Change a space: what is named here; with a file, all of it.
+
+    It is rebuilt from its log under the new configuration, and until then the old one serves.
+    """
+    from whim.cli.show import print_json
+
+    if not (policy or param or set_ or file):
+        raise InvalidInputError(
+            "change must name what to change: --policy, --param, --set, --file."
+        )
+    with _client(url, key) as client:
+        base = _read(file) if file is not None else _plain(client.space(name))["config"]
+        version = client.change(name, _laid(base, policy, param, set_))
+        serves = wait and _waited(client, name, version)
+    if as_json:
+        print_json({"name": name, "version": version, "rebuilding": not serves})
+    else:
+        state = "serves" if serves else "is being built; the old one serves until then"
+        typer.echo(f"{name}: version {version} {state}")
+
+
+@spaces.command()
+def retire(
+    name: _Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    url: _Url = _URL,
+    key: _Key = None,
+) -> None:
+    """Retire a space; its log stays."""
+    if not yes:
+        typer.confirm(f"Retire {name}? It will serve no more", abort=True, err=True)
+    with _client(url, key) as client:
+        client.retire(name)
+    typer.echo(f"{name} is retired")
+
+
+def _waited(client: Client, name: str, version: int) -> bool:
+    while True:
+        info = client.space(name)
+        if info.version >= version:
+            return True
+        if not info.rebuilding:
+            raise WhimError(f"{name} must be rebuilt as version {version}: it failed, see its log.")
+        time.sleep(0.1)
+
+
+def _state(info: SpaceInfo) -> str:
+    shadow = ", shadow" if info.config.shadow else ""
+    return ("rebuilding" if info.rebuilding else "serves") + shadow
+
+
+def _plain(info: SpaceInfo) -> dict[str, Any]:
+    import msgspec
+
+    told: dict[str, Any] = msgspec.to_builtins(info)
+    return told
+
+
+def _laid(
+    base: dict[str, Any], policy: str | None, param: list[str] | None, set_: list[str] | None
+) -> SpaceConfig:
+    """A configuration with what the command line says laid over it."""
+    import msgspec
+
+    from whim.cli import specs
+    from whim.client import SpaceConfig
+
+    config = dict(base)
+    if policy is not None:
+        spec = specs.parse_policy(policy)
+        config |= {"policy": spec.name, "params": spec.params}
+    if param:
+        config["params"] = {**config.get("params", {}), **specs.settings("param", param)}
+    for name, value in specs.settings("set", set_ or []).items():
+        *outer, last = name.split(".")
+        place = config
+        for part in outer:
+            inner = place.get(part, {})
+            if not isinstance(inner, dict):
+                raise InvalidInputError(f"set must name a field, got {name!r}.")
+            place[part] = place = dict(inner)
+        place[last] = value
+    try:
+        return msgspec.convert(config, SpaceConfig)
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(
+            f"a space must be described as docs/serving.md says: {error}."
+        ) from None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text()
+        found = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
+    except OSError as error:
+        raise InvalidInputError(
+            f"file must be one that can be read, got {str(file)!r}: {error.strerror}."
+        ) from None
+    except ValueError as error:  # of either format, or no text at all
+        raise InvalidInputError(f"file must be JSON or TOML, got {file.name}: {error}.") from None
+    if not isinstance(found, dict):
+        raise InvalidInputError(f"file must hold an object, got {type(found).__name__}.")
+    return found
