@@ -53,8 +53,8 @@ def rate(n: float, total: float, squares: float) -> Interval | None:
     """Mean reward with its interval; None of nothing."""
     if n <= 0:
         return None
-    one = [np.array([float(part)]) for part in (n, n, total, squares)]
-    return Replayed(*one).interval
+    count, sum_, sum_squares = (np.array([float(part)]) for part in (n, total, squares))
+    return Replayed(count, count, sum_, sum_squares).interval
 
 
 def lift(ours: Bin) -> Interval | None:

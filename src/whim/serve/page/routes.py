@@ -245,7 +245,15 @@ async def _whatif(request: Request) -> Response:
     except WhimError as error:
         text = render("_whatif_job.html", problem=str(error))
         return HTMLResponse(text, 422, _NO_STORE)
-    return _part("_whatif_job.html", problem=None, name=name, id=key, job=host.job(key))
+    return _told_job(name, key, host.job(key))
+
+
+def _told_job(name: str, key: str, job: Any) -> Response:
+    problem = "This replay is no longer known here: ask again." if job is None else None
+    found = views.compared(job.result) if job is not None and job.state == "done" else None
+    return _part(
+        "_whatif_job.html", problem=problem, name=name, id=key, job=job, found=found
+    )  # fmt: skip
 
 
 def _found(request: Request) -> Any:
@@ -258,9 +266,7 @@ def _found(request: Request) -> Any:
 
 async def _job(request: Request) -> Response:
     name, key = request.path_params["space"], request.path_params["job"]
-    job = request.app.state.host.job(key)
-    problem = "This replay is no longer known here: ask again." if job is None else None
-    return _part("_whatif_job.html", problem=problem, name=name, id=key, job=job)
+    return _told_job(name, key, request.app.state.host.job(key))
 
 
 async def _job_series(request: Request) -> Response:

@@ -6,12 +6,11 @@ import inspect
 import json
 import math
 import time
-from collections.abc import Iterable
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
+from whim.evaluate import Interval
 from whim.policies import POLICIES
 from whim.serve import wire
 from whim.serve.engine import Engine
@@ -21,7 +20,8 @@ from whim.serve.space import Space
 from whim.serve.stats import MICRO
 
 __all__ = [
-    "PER_PAGE", "arms", "card", "changes", "config", "duration", "example", "explores", "latest",
+    "PER_PAGE", "arms", "card", "changes", "compared", "config",
+    "duration", "example", "explores", "latest",
     "params", "percent", "policies", "series", "shell", "summary",
 ]  # fmt: skip
 
@@ -140,7 +140,7 @@ def arms(
 ) -> dict[str, Any]:
     """A page of the arms."""
     space = engine.space(name)
-    rows = [_arm(row) for row in _arms_view(space)]
+    rows = [_arm(row) for row in space.arms_view()]
     sort = sort if sort in SORTS else "decisions"
     if sort == "arm":
         rows.sort(key=lambda row: row["arm"], reverse=down)
@@ -157,19 +157,6 @@ def arms(
         "name": name, "rows": shown, "count": len(rows), "page": page, "pages": pages,
         "first": (page - 1) * PER_PAGE + 1, "sort": sort, "down": down,
     }  # fmt: skip
-
-
-def _arms_view(space: Space) -> Iterable[Any]:
-    told = getattr(space, "arms_view", None)
-    if told is not None:
-        return told()  # type: ignore[no-any-return]
-    return [
-        SimpleNamespace(
-            arm=arm, decisions=0, plays=0, mean=None, low=None, high=None, trend=[],
-            last_change_at=None,
-        )
-        for arm in space.fold.policy.arms
-    ]  # fmt: skip
 
 
 def _arm(row: Any) -> dict[str, Any]:
@@ -336,6 +323,17 @@ def params(policy: str, given: dict[str, Any]) -> list[dict[str, Any]]:
                 "value": _json(given[name]) if name in given else "",
             }
         )
+    return found
+
+
+def compared(result: Any) -> dict[str, Any]:
+    """The result of a what-if, its rates as intervals."""
+    found = dict(result)
+    for name in ("logged", "whatif"):
+        side = result[name]
+        ends = tuple(math.nan if side[k] is None else side[k] for k in ("rate", "low", "high"))
+        found[name] = {**side, "interval": Interval(*ends)}
+    found["relative"] = Interval(**result["relative"]) if result["relative"] else None
     return found
 
 
