@@ -185,11 +185,9 @@ def test_other_parameters_lose_no_learning_and_the_old_ones_serve_meanwhile(tmp_
     steps = engine.space("s").fold.policy.step
     other = msgspec.structs.replace(config, params={"alpha": 0.3})
     assert engine.change("s", other) == 2
-    with pytest.raises(BusyError):
-        engine.change("s", other)
-    held, changes = engine.rebuilt("s")
+    rebuilt = engine.rebuilt("s")
     assert ask(engine, "s").version == 1
-    engine.swap("s", held, changes)
+    engine.swap("s", *rebuilt)
     assert ask(engine, "s").version == 2
     engine.store.flush()
     now = engine.space("s").fold
@@ -217,12 +215,46 @@ def test_a_change_that_was_cut_short_is_still_wanted_after_a_restart(tmp_path, c
     again.close()
 
 
+def test_a_newer_change_takes_the_place_of_one_that_is_not_built(engine, clock):
+    config = CONFIGS["score test"]
+    engine.create("s", config)
+    traffic(engine, clock, "s", 20, seed=9)
+    engine.change("s", msgspec.structs.replace(config, params={"alpha": 0.3}))
+    first = engine.rebuilt("s")
+    engine.rebuild_failed("s", 2, "no room")
+    info = engine.info("s")
+    assert (info.wanted, info.rebuilding, info.failed) == (2, False, "no room")
+    assert engine.change("s", msgspec.structs.replace(config, params={"alpha": 0.4})) == 3
+    info = engine.info("s")
+    assert (info.version, info.wanted, info.rebuilding, info.failed) == (1, 3, True, None)
+    with pytest.raises(BusyError):
+        engine.swap("s", *first)
+    engine.swap("s", *engine.rebuilt("s"))
+    assert engine.space("s").fold.policy.params["alpha"] == 0.4
+    engine.store.flush()
+    assert folded(engine, "s").digest() == engine.space("s").fold.digest()
+
+
+def test_a_space_made_anew_under_a_name_is_not_the_one_that_was_rebuilt(engine, clock):
+    config = CONFIGS["score test"]
+    other = msgspec.structs.replace(config, params={"alpha": 0.3})
+    engine.create("s", config)
+    engine.change("s", other)
+    engine.store.flush()
+    old = engine.rebuilt("s")
+    engine.retire("s")
+    engine.create("s", config)
+    engine.change("s", other)
+    with pytest.raises(BusyError):
+        engine.swap("s", *old)
+    assert engine.info("s").version == 1
+
+
 def test_the_same_decision_twice_is_one_and_another_body_is_refused(engine):
     engine.create("s", CONFIGS["score test"])
     first = ask(engine, "s", decision_id="d")
     assert ask(engine, "s", decision_id="d") == first  # before its row is committed
     engine.store.flush()
-    engine.landed("s", "d")
     assert ask(engine, "s", decision_id="d") == first  # and after
     with pytest.raises(ConflictError, match=r"\$\.decision_id"):
         ask(engine, "s", candidates=["a"], decision_id="d")
@@ -408,8 +440,8 @@ def test_a_full_disk_stops_it_with_a_reason_and_loses_nothing_committed(tmp_path
     engine.create("s", CONFIGS["score test"])
     traffic(engine, clock, "s", 10, seed=7)
     committed = max(row.seq for row in engine.store.rows())
-    pages = engine.store._connection.execute("PRAGMA page_count").fetchone()[0]
-    engine.store._connection.execute(f"PRAGMA max_page_count={pages}")
+    pages = engine.store._writing.execute("PRAGMA page_count").fetchone()[0]
+    engine.store._writing.execute(f"PRAGMA max_page_count={pages}")
     with pytest.raises(StoreError, match="full"):
         _fill(engine)
     with pytest.raises(StoreError, match="full"):
@@ -461,7 +493,6 @@ _SERVED = """
         body = wire.DecisionBody(candidates=["a", "b"], context=[i % 3, 1.0], decision_id=key)
         engine.decide("s", body, b"")
         engine.store.flush()
-        engine.landed("s", body.decision_id)
         print("d", body.decision_id, flush=True)
         if i % 2:
             state = engine.reward("s", wire.RewardBody(decision_id=body.decision_id, value=i % 5))

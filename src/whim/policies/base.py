@@ -228,6 +228,30 @@ class Policy(Slots, ABC):
         ids = self._table.id_of
         return [Decision(ids[slots[i]], *out[i].tolist()) for i in order.tolist()]
 
+    def ranked(
+        self,
+        x: npt.ArrayLike | None = None,
+        arms: Iterable[ArmId] | None = None,
+        *,
+        draw: bool = False,
+    ) -> tuple[list[int], list[list[float]]]:
+        """``rank`` without objects: places of the candidates, best first; what each scores.
+
+        The second has score, mean and width of each candidate, in the order of the candidates.
+        With ``draw`` a policy that draws decides, as ``select`` would, and its stream moves on;
+        its choice comes first.
+        """
+        slots = self._candidates(arms)
+        context, cross = self._context(x), self._crossed(None, len(slots))
+        if draw and self._draws:
+            slot = self._choose(context, slots, cross)[0]
+            order = self._ranked(slots).tolist()
+            order.sort(key=lambda i: slots[i] != slot)
+        else:
+            self._evaluate(context, slots, cross, True)
+            order = self._ranked(slots).tolist()
+        return order, self._out[: len(slots)].tolist()
+
     def _ranked(self, slots: I64) -> I64:
         """Places of the candidates that were just scored, best first."""
         return np.argsort(-self._out[: len(slots), 0], kind="stable")

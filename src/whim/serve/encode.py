@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Callable
@@ -16,12 +17,23 @@ from whim.types import F64
 
 __all__ = ["Encoder"]
 
+_SMALL = 256  # places up to which a list of floats is quicker to fill than an array
+_LONG = 200  # characters of a text whose place is not worth remembering
+_abs = np.absolute
+
 
 def _place(text: str, size: int) -> tuple[int, float]:
     """Where a text goes and with which sign, so that texts that share a place cancel on average."""
+    return (_hashed_once if len(text) < _LONG else _hashed)(text, size)
+
+
+def _hashed(text: str, size: int) -> tuple[int, float]:
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     number = int.from_bytes(digest, "little")
     return (number >> 1) % size, 1.0 if number & 1 else -1.0
+
+
+_hashed_once = functools.lru_cache(maxsize=1 << 14)(_hashed)
 
 
 def _say(path: str, must: str, value: Any) -> InvalidInputError:
@@ -66,6 +78,7 @@ class Encoder:
             raise InvalidInputError(
                 f"{path} must have either size, for vectors, or fields, for objects, not both."
             )
+        self._size = features.size
         self._parts: list[tuple[Field, int, Callable[..., None]]] = []
         self.names: list[str] = []
         for f in features.fields:
@@ -83,43 +96,72 @@ class Encoder:
         """The vector; ``lenient``, on a rebuild, leaves out features that no field names."""
         if not self.by_name:
             return self._vector(given)
+        x = np.array(self._filled(given, lenient), np.float64)
+        if not (_abs(x) <= LARGEST).all():  # features that share a place add up
+            raise _say(self._path, f"at most {LARGEST:g} in size once added up", given)
+        return x
+
+    def many(self, given: list[Any], *, lenient: bool = False) -> tuple[F64, list[bool]]:
+        """The vectors of many at once, to the same bit, and which of them fit."""
+        n = len(given)
+        x = np.zeros((n, self.size))
+        if not self.by_name:
+            try:
+                x[:, : self._size] = np.array(given, np.float64).reshape(n, self._size)
+                if self._features.constant:
+                    x[:, -1] = 1.0
+                fits = (_abs(x) <= LARGEST).all(axis=1)
+                if fits.all():
+                    return x, [True] * n
+            except (TypeError, ValueError):  # of unequal length: which, is found one by one
+                pass
+        found = []
+        for i, one in enumerate(given):
+            try:
+                x[i] = self(one, lenient=lenient)
+                found.append(True)
+            except InvalidInputError:
+                found.append(False)
+        return x, found
+
+    def _filled(self, given: Any, lenient: bool) -> Any:
+        """The numbers of an object, in a list or in an array."""
         if not isinstance(given, dict):
             raise _say(self._path, "an object of features by name", given)
-        x = np.zeros(self.size)
+        x: Any = [0.0] * self.size if self.size <= _SMALL else np.zeros(self.size)
         for f, at, part in self._parts:
             value = given.get(f.name)
             if value is not None:
-                part(f"{self._path}.{f.name}", f, value, x, at)
-        rest = given.keys() - self._known
-        if rest and self._features.rest:
-            for name in sorted(rest):
-                self._hash_rest(name, given[name], x)
-        elif rest and not lenient:
-            known = ", ".join(sorted(self._known)) or "none"
-            raise _say(self._path, f"made of known features ({known})", sorted(rest)[0])
-        if not (np.abs(x) <= LARGEST).all():  # features that share a place add up
-            raise _say(self._path, f"at most {LARGEST:g} in size once added up", given)
+                part(self._path, f, value, x, at)
+        if not given.keys() <= self._known:
+            rest = given.keys() - self._known
+            if self._features.rest:
+                for name in sorted(rest):
+                    self._hash_rest(name, given[name], x)
+            elif not lenient:
+                known = ", ".join(sorted(self._known)) or "none"
+                raise _say(self._path, f"made of known features ({known})", sorted(rest)[0])
         if self._features.constant:
             x[-1] = 1.0
         return x
 
     def _vector(self, given: Any) -> F64:
-        size = self._features.size
+        size = self._size
         if not isinstance(given, list) or len(given) != size:
             came = f"{len(given)} of them" if isinstance(given, list) else given
             raise _say(self._path, f"a list of {size} numbers", came)
-        x = np.empty(self.size)
         try:
-            x[:size] = given
+            x = np.array([*given, 1.0] if self._features.constant else given, np.float64)
         except (TypeError, ValueError):
             raise _say(self._path, f"a list of {size} numbers", given) from None
-        if not (np.abs(x[:size]) <= LARGEST).all():
+        if x.shape != (self.size,):
+            raise _say(self._path, f"a list of {size} numbers", given)
+        # sums are quick: only one that is not surely small is looked at number by number
+        if not _abs(x).sum() <= LARGEST and not (_abs(x) <= LARGEST).all():
             raise _say(self._path, f"numbers of at most {LARGEST:g} in size", given)
-        if self._features.constant:
-            x[-1] = 1.0
         return x
 
-    def _hash_rest(self, name: str, value: Any, x: F64) -> None:
+    def _hash_rest(self, name: str, value: Any, x: Any) -> None:
         path, size = f"{self._path}.{name}", self._features.rest
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, (bool, str)):
@@ -141,30 +183,33 @@ def _names(f: Field) -> list[str]:
     return [f"{f.name}[{i}]" for i in range(f.size)] if f.kind == "hash" else [f.name]
 
 
-def _as_number(path: str, f: Field, value: Any, x: F64, at: int) -> None:
-    x[at] = (_number(path, value) - f.mean) / f.scale
-    if abs(x[at]) > LARGEST:
-        raise _say(path, f"at most {LARGEST:g} in size once scaled", value)
+def _as_number(path: str, f: Field, value: Any, x: Any, at: int) -> None:
+    kind = value.__class__
+    if (kind is not float and kind is not int) or not -LARGEST <= value <= LARGEST:
+        _number(f"{path}.{f.name}", value)
+    scaled = x[at] = (float(value) - f.mean) / f.scale
+    if not -LARGEST <= scaled <= LARGEST:
+        raise _say(f"{path}.{f.name}", f"at most {LARGEST:g} in size once scaled", value)
 
 
-def _as_choice(path: str, f: Field, value: Any, x: F64, at: int) -> None:
+def _as_choice(path: str, f: Field, value: Any, x: Any, at: int) -> None:
     if not isinstance(value, str):
-        raise _say(path, "a text", value)
+        raise _say(f"{path}.{f.name}", "a text", value)
     if value in f.values:
         x[at + f.values.index(value)] = 1.0
 
 
-def _as_flag(path: str, f: Field, value: Any, x: F64, at: int) -> None:
+def _as_flag(path: str, f: Field, value: Any, x: Any, at: int) -> None:
     if not isinstance(value, bool):
-        raise _say(path, "true or false", value)
+        raise _say(f"{path}.{f.name}", "true or false", value)
     x[at] = float(value)
 
 
-def _as_hash(path: str, f: Field, value: Any, x: F64, at: int) -> None:
+def _as_hash(path: str, f: Field, value: Any, x: Any, at: int) -> None:
     texts = value if isinstance(value, list) else [value]
     for text in texts:
         if not isinstance(text, str):
-            raise _say(path, "a text or a list of texts", value)
+            raise _say(f"{path}.{f.name}", "a text or a list of texts", value)
         place, sign = _place(text, f.size)
         x[at + place] += sign
 

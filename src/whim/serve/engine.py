@@ -1,14 +1,14 @@
-"""``Engine``: all spaces, their one log, and the work behind them: waiting, snapshots, rebuilds.
+"""``Engine``: all spaces, their one log, and what goes on beside requests: waiting, rebuilds.
 
 Requests run on one thread (the event loop): compute, apply, queue the row, and wait for its
-commit before the reply. Snapshots and rebuilds fold the committed log on a thread of their own and
+commit before the reply. Snapshots and rebuilds fold the committed log elsewhere (``behind``) and
 never touch what serves until they are done.
 """
 
 from __future__ import annotations
 
+import collections
 import hashlib
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,18 +18,21 @@ import msgspec
 
 from whim.errors import WhimError
 from whim.serve import fold, wire
-from whim.serve.fold import Change, Fold, Row
+from whim.serve.behind import Shadows, advance, open_spaces, rebuild, wishes
+from whim.serve.fold import Change, Fold, Raw, Row
+from whim.serve.ids import Ids
 from whim.serve.pages import Snapshots
 from whim.serve.space import ConflictError, NotFoundError, Space
-from whim.serve.store import Store
+from whim.serve.store import DataLock, Store, StoreError
 
-__all__ = ["BusyError", "Engine", "Info"]
+__all__ = ["BusyError", "Engine", "Info", "advance", "open_spaces"]
 
-_CATCH_UP = 200  # rows behind at which a rebuild is finished by the thread that serves
+_FIRST_LOOK = 0.5  # seconds at the start, and then at each tick, for ids of old decisions
+_LOOK = 0.003
 
 
 class BusyError(WhimError):
-    """The space is being rebuilt already."""
+    """The space has become another one meanwhile."""
 
 
 class Info(msgspec.Struct, kw_only=True):
@@ -38,7 +41,9 @@ class Info(msgspec.Struct, kw_only=True):
     name: str
     version: int
     config: wire.SpaceConfig
+    wanted: int  # the version asked for last; it is being built while it is another
     rebuilding: bool
+    failed: str | None  # why the version wanted could not be built
     arms: int
     waiting: int
     steps: int
@@ -56,7 +61,8 @@ class Engine:
     clock
         Nanoseconds since 1970. One that goes back is held: rows never do.
     on_change
-        Called with a space's name and each change that it reports, when its row is queued.
+        Called from the log's thread, after their commit, with changes that were found: the name
+        of the space, its version, and the change.
     """
 
     def __init__(
@@ -65,22 +71,38 @@ class Engine:
         *,
         told: Callable[[list[Any], Exception | None], None] | None = None,
         clock: Callable[[], int] = time.time_ns,
-        on_change: Callable[[str, Change], None] | None = None,
+        on_change: Callable[[list[tuple[str, int, Change]]], None] | None = None,
     ) -> None:
-        data.mkdir(parents=True, exist_ok=True)
         self._clock = clock
         self._on_change = on_change
-        self.store = Store(data / "log.db", told)
-        self.snapshots = Snapshots(data / "snapshots.db")
         self.spaces: dict[str, Space] = {}
         self._configs: dict[int, wire.ConfigRow] = {}  # the last wish of each space
         self._in_force: dict[int, wire.ConfigRow] = {}
+        self._failed: dict[int, tuple[int, str]] = {}  # versions that could not be built
+        self._ids = Ids()
         self._flying: dict[tuple[int, str], tuple[bytes, bytes]] = {}  # not yet committed
+        self._landing: collections.deque[tuple[int, tuple[int, str]]] = collections.deque()
         self._numbers = 0
-        self._shadows: dict[int, Fold] = {}
-        self._snapping = threading.Lock()
-        self.recovered = self._recover()
+        self._lock = DataLock(data)
+        try:
+            self.store = Store(data / "log.db", told, self._news)
+            try:
+                self.snapshots = Snapshots(data / "snapshots.db")
+                self.recovered = self._recover()
+                self._ids.learn(self.store, _FIRST_LOOK)
+            except BaseException:
+                self.store.close()
+                raise
+        except BaseException:
+            self._lock.release()
+            raise
         self._seq, self._at = self.store.last_seq, self.store.last_at
+        self._shadows = Shadows(self.store, self.snapshots)
+
+    @property
+    def ever(self) -> bool:
+        """Whether there ever was a space."""
+        return self._numbers > 0
 
     # -- time and order ---------------------------------------------------------------------
 
@@ -98,24 +120,21 @@ class Engine:
             raise self.store.failed
 
     def _commit(self, space: Space, rows: list[Row], changes: list[Change], token: Any) -> None:
-        version = space.fold.version
-        self.store.append(rows, [(space.number, version, c) for c in changes], token)
+        found = [(space.number, space.fold.version, c) for c in changes] if changes else []
+        self.store.append(rows, found, token)
+
+    def _news(self, changes: list[tuple[int, int, Change]]) -> None:
         if self._on_change is not None:
-            for change in changes:
-                self._on_change(space.name, change)
+            self._on_change([(self._configs[n].name, version, c) for n, version, c in changes])
 
     # -- recovery ---------------------------------------------------------------------------
 
     def _recover(self) -> int:
         """Last snapshot and the rest of the log, for every space; how many rows were folded."""
-        for row in self.store.configs():
-            told = fold.DECODERS[row.kind].decode(row.body)
-            self._numbers = max(self._numbers, row.space)
-            self._configs[row.space] = told
-            if row.kind == fold.BUILT or told.version == 1 or told.config is None:
-                self._in_force[row.space] = told
         folds: dict[int, Fold] = {}
-        for number, told in self._in_force.items():
+        for number, (wish, told) in wishes(self.store).items():
+            self._numbers = max(self._numbers, number)
+            self._configs[number], self._in_force[number] = wish, told
             if told.config is None:
                 continue
             held = self.snapshots.read(number)
@@ -123,14 +142,24 @@ class Engine:
                 held = Fold(told.config, told.version)
             folds[number] = held
             self.spaces[told.name] = Space(number, told.name, held)
-        if not folds:
+        if not folds and self._numbers:
             return 0
         count = 0
-        for row in self.store.rows(min(held.seq for held in folds.values())):
-            held = folds.get(row.space)
-            if held is not None and row.seq > held.seq:
-                held.apply(row)
-                count += 1
+        for block in self.store.blocks(min((held.seq for held in folds.values()), default=0)):
+            rows: dict[int, list[Raw]] = {}
+            for row in block:
+                rows.setdefault(row[2], []).append(row)
+            for number, some in rows.items():
+                if number not in self._configs:
+                    raise StoreError(
+                        f"row {some[0][0]} of {self.store.path.name} must be of a space that was "
+                        f"made, got number {number}."
+                    )
+                held = folds.get(number)
+                if held is not None:
+                    some = [row for row in some if row[0] > held.seq]
+                    held.apply_many(some)
+                    count += len(some)
         for space in self.spaces.values():
             space.reschedule()
         return count
@@ -148,9 +177,13 @@ class Engine:
         """What is known about a space."""
         space = self.space(name)
         held = space.fold
+        wanted = self._configs[space.number].version
+        version, failed = self._failed.get(space.number, (0, None))
+        if version != wanted:
+            failed = None
         return Info(
-            name=name, version=held.version, config=held.config,
-            rebuilding=self._configs[space.number].version != held.version,
+            name=name, version=held.version, config=held.config, wanted=wanted, failed=failed,
+            rebuilding=wanted != held.version and failed is None,
             arms=len(held.policy.arms), waiting=len(held.pending), steps=held.policy.step,
         )  # fmt: skip
 
@@ -178,13 +211,12 @@ class Engine:
     def change(self, name: str, config: wire.SpaceConfig, token: Any = None) -> int:
         """Ask for other parameters; the version that will have them once it is built.
 
-        What was learnt is not lost: the whole log is folded anew under them, see ``rebuild``.
+        What was learnt is not lost: the whole log is folded anew under them, see ``swap``. A
+        change that came before and is not built yet is given up for this one.
         """
         self._check()
         space = self.space(name)
         last = self._configs[space.number]
-        if last.version != space.fold.version:
-            raise BusyError(f"{name} must not be rebuilding, got another change meanwhile.")
         config = _as_read(config)
         Fold(config)  # refuses what cannot be built
         told = wire.ConfigRow(name, last.version + 1, config)
@@ -200,8 +232,7 @@ class Engine:
         self._configs[space.number] = self._in_force[space.number] = told
         self._commit(space, [self._config_row(space.number, fold.CONFIG, told)], [], token)
         del self.spaces[name]
-        self._shadows.pop(space.number, None)
-        self.snapshots.forget(space.number)
+        self._shadows.forget(space.number)
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -210,6 +241,7 @@ class Engine:
         self._check()
         space = self.space(name)
         digest = b""
+        self._land()
         if body.decision_id is not None:
             digest = hashlib.blake2b(raw, digest_size=16).digest()
             known = self._known(space, body.decision_id)
@@ -223,27 +255,32 @@ class Engine:
                 return known[1]
         row, answer = space.decide(body, digest, self._seq + 1, self.now())
         self._seq += 1
+        key = space.number, row.key or ""
+        self._ids.add(*key)
         if digest:
-            self._flying[space.number, row.key or ""] = (digest, answer)
+            self._flying[key] = (digest, answer)
+            self._landing.append((row.seq, key))
         self._commit(space, [row], [], token)
         return answer
+
+    def _land(self) -> None:
+        """Forget what was on its way: for what is committed the log answers."""
+        committed, landing = self.store.committed, self._landing
+        while landing and landing[0][0] <= committed:
+            del self._flying[landing.popleft()[1]]
 
     def _known(self, space: Space, key: str) -> tuple[bytes, bytes] | None:
         """Digest and answer of a decision that was made before."""
         flying = self._flying.get((space.number, key))
         if flying is not None:
             return flying
+        if not self._ids.may_have(space.number, key):
+            return None
         row = self.store.decision(space.number, key)
         if row is None:
             return None
         told = fold.DECODERS[fold.DECISION].decode(row.body)
         return told.digest, told.answer
-
-    def landed(self, name: str, key: str) -> None:
-        """A decision with an id of the caller's is committed: the log answers for it now."""
-        space = self.spaces.get(name)
-        if space is not None:
-            self._flying.pop((space.number, key), None)
 
     def reward(self, name: str, body: wire.RewardBody, token: Any = None) -> str:
         """What becomes of a reward: learnt, kept, duplicate or late."""
@@ -287,6 +324,8 @@ class Engine:
         """Close what has waited long enough; when the next waiting ends."""
         if self.store.failed is not None:
             return None
+        self._land()
+        self._ids.learn(self.store, _LOOK)
         nexts = []
         for space in self.spaces.values():
             while True:
@@ -301,67 +340,58 @@ class Engine:
 
     # -- behind the scenes ------------------------------------------------------------------
 
+    def in_force(self, name: str) -> wire.ConfigRow:
+        """The configuration that a space serves with."""
+        return self._in_force[self.space(name).number]
+
     def snapshot(self, name: str) -> int:
-        """Bring a space's shadow up to the log and write what changed; from any thread."""
-        with self._snapping:
-            space = self.space(name)
-            told = self._in_force[space.number]
-            shadow = self._shadows.get(space.number)
-            if shadow is None or shadow.version != told.version:
-                shadow = self.snapshots.read(space.number)
-                if shadow is None or shadow.version != told.version:
-                    assert told.config is not None
-                    shadow = Fold(told.config, told.version)
-                self._shadows[space.number] = shadow
-            try:
-                self._advance(shadow, space.number)
-            except BaseException:
-                self._shadows.pop(space.number, None)  # it may have stopped within a row
-                raise
-            return self.snapshots.write(space.number, shadow)
+        """Write what changed since the last snapshot; where no clerk does it."""
+        return self._shadows.snapshot(self.space(name).number, self.in_force(name))
 
-    def _advance(self, held: Fold, number: int, until: int | None = None) -> list[Change]:
-        found: list[Change] = []
-        for i, row in enumerate(self.store.rows(held.seq, until, number)):
-            found += held.apply(row)
-            if i % 64 == 63:
-                time.sleep(0)  # let those who serve go first
-        return found
+    def begin_rebuild(self, name: str) -> tuple[int, wire.ConfigRow]:
+        """A space's number and the configuration asked for last, to be built from the log."""
+        number = self.space(name).number
+        return number, self._configs[number]
 
-    def rebuilt(self, name: str) -> tuple[Fold, list[Change]]:
-        """Fold the whole log under the last configuration asked for; from any thread."""
-        space = self.space(name)
-        told = self._configs[space.number]
-        assert told.config is not None
-        held = Fold(told.config, told.version)
-        changes: list[Change] = []
-        while True:
-            before = held.seq
-            changes += self._advance(held, space.number)
-            if held.seq - before < _CATCH_UP:
-                return held, changes
+    def rebuilt(self, name: str) -> tuple[int, Fold, list[Change]]:
+        """Build it here, from any thread; what ``swap`` takes."""
+        number, told = self.begin_rebuild(name)
+        return number, *rebuild(self.store, number, told)
 
-    def swap(self, name: str, held: Fold, changes: list[Change], token: Any = None) -> None:
+    def rebuild_failed(self, name: str, version: int, message: str) -> None:
+        """Say why a version cannot be built; the one in force serves on until another is asked."""
+        space = self.spaces.get(name)
+        if space is not None and self._configs[space.number].version == version:
+            self._failed[space.number] = version, message
+
+    def catch_up(self, held: Fold, number: int) -> list[Change]:
+        """Fold what was committed since a rebuild began, so that little is left for ``swap``."""
+        return advance(self.store, held, number)
+
+    def swap(
+        self, name: str, number: int, held: Fold, changes: list[Change], token: Any = None
+    ) -> None:
         """Let a rebuilt fold serve, after the last few rows; on the thread that serves."""
         self._check()
         space = self.space(name)
-        self.store.flush()
-        changes = changes + self._advance(held, space.number)
         told = self._configs[space.number]
-        if told.version != held.version:
+        if space.number != number or told.version != held.version:
             raise BusyError(f"{name} must not have been changed again while it was rebuilt.")
-        row = self._config_row(space.number, fold.BUILT, told)
+        self.store.flush()
+        changes = changes + advance(self.store, held, number)
+        row = self._config_row(number, fold.BUILT, told)
         held.seq = row.seq
         space.fold = held
         space.reschedule()
-        self._in_force[space.number] = told
-        self._shadows.pop(space.number, None)
-        self.store.append([row], [(space.number, held.version, c) for c in changes], token)
+        self._in_force[number] = told
+        self._failed.pop(number, None)
+        self.store.append([row], [(number, held.version, c) for c in changes], token, quiet=True)
 
     def close(self) -> None:
         """Finish what was accepted, then close."""
         self.store.close()
         self.snapshots.close()
+        self._lock.release()
 
 
 def _as_read(config: wire.SpaceConfig) -> wire.SpaceConfig:

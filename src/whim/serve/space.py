@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import inspect
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,9 +15,9 @@ from whim.checks import LARGEST
 from whim.errors import InvalidInputError, WhimError
 from whim.serve import fold, wire
 from whim.serve.fold import Change, Fold, Row
-from whim.serve.stats import MICRO
+from whim.serve.stats import MICRO, ArmCounts
 
-__all__ = ["ConflictError", "NotFoundError", "Space", "draws"]
+__all__ = ["ArmView", "ConflictError", "NotFoundError", "Space", "draws"]
 
 _encode = msgspec.msgpack.encode
 _answer = msgspec.json.Encoder().encode
@@ -37,14 +39,30 @@ def draws(seed: int, key: str) -> tuple[float, float, float]:
     return a * 2.0**-53, b * 2.0**-53, c * 2.0**-53
 
 
-def _sayable(*values: Any) -> None:
+def _sayable(encode: Callable[[Any], bytes], value: Any) -> bytes:
     try:
-        _encode(values)
-        str(values[0]).encode()
+        return encode(value)
     except (OverflowError, UnicodeEncodeError) as error:
         raise InvalidInputError(
             f"$ must be text and numbers that can be logged: {error}."
         ) from None
+
+
+class ArmView(msgspec.Struct, kw_only=True):
+    """An arm as it is shown: times shown and learnt, its mean reward with 95 %, and its trend.
+
+    ``trend`` is the mean reward in equal stretches of time, the last one now; times are in
+    microseconds since 1970.
+    """
+
+    arm: str | int
+    decisions: int
+    plays: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    trend: list[float | None]
+    last_change_at: int | None
 
 
 class Space:
@@ -62,6 +80,7 @@ class Space:
 
     def reschedule(self) -> None:
         """Read the ends of waiting from the fold, after it was loaded or swapped."""
+        self._wait = round(self.fold.config.rewards.wait_seconds * MICRO)
         self._due = [(waiting.due, key) for key, waiting in self.fold.pending.items()]
         heapq.heapify(self._due)
 
@@ -76,11 +95,12 @@ class Space:
         self, body: wire.DecisionBody, digest: bytes, seq: int, at: int
     ) -> tuple[Row, bytes]:
         """Choose; the row, and the answer as JSON."""
-        held, config = self.fold, self.fold.config
+        held = self.fold
+        given = held.items.size > 0
         candidates = [
-            wire.Choice(c.id, c.features if held.items.size else None)
-            if isinstance(c, wire.Candidate)
-            else wire.Choice(c)
+            wire.Choice(c.id, c.features if given else None)
+            if c.__class__ is wire.Candidate
+            else wire.Choice(c)  # type: ignore[arg-type]
             for c in body.candidates
         ]
         ids = [c.id for c in candidates]
@@ -88,25 +108,32 @@ class Space:
             twice = next(i for i, arm in enumerate(ids) if arm in ids[:i])
             raise InvalidInputError(f"$.candidates[{twice}] must not repeat, got {ids[twice]!r}.")
         key = body.decision_id or uuid.uuid4().hex
-        _sayable(key, body.context, candidates)  # what cannot be logged must change nothing
         x = held.context(body.context)
-        held.meet(candidates)
-        ranking = held.choose(x, ids)
-        wanted = ids.index(ranking[0].arm)
+        # what cannot be logged must change nothing: it is tried before anything is touched
+        if given or held.policy.randomised or not held.knows(ids):
+            _sayable(_encode, (key, body.context, candidates))
+            held.meet(candidates)
+        order, table = held.choose(x, ids)
+        wanted = order[0]
         place, mode, probability = self._draw(key, wanted, len(ids))
-        answer = _answer(
+        ranked = wire.Ranked
+        answer = _sayable(
+            _answer,
             wire.Answer(
                 decision_id=key, space=self.name, arm=ids[place], probability=probability,
-                mode=mode, version=held.version, ranking=[wire.Ranked(*d) for d in ranking],
-            )
+                mode=mode, version=held.version,
+                ranking=[ranked(ids[i], *table[i]) for i in order],
+            ),
         )  # fmt: skip
-        due = at + round(config.rewards.wait_seconds * MICRO)
+        due = at + self._wait
         row = wire.DecisionRow(
             key, body.context, candidates, place, probability, mode, body.deferred, due, wanted,
             digest, answer,
         )  # fmt: skip
-        logged = Row(seq, at, self.number, fold.DECISION, key, _encode(row))
-        held.decided(seq, at, row, x)
+        logged = Row(seq, at, self.number, fold.DECISION, key, _sayable(_encode, row))
+        held.decided(
+            seq, at, key, ids[place], x, probability, mode, wanted == place, body.deferred, due
+        )
         heapq.heappush(self._due, (due, key))
         return logged, answer
 
@@ -145,15 +172,16 @@ class Space:
                 row.state = "duplicate"
             elif not waiting.deferred:
                 row.state, row.learn = "learnt", body.value
+        body_bytes = _sayable(_encode, row)
         changes = self.fold.took(seq, at, row)
-        return Row(seq, at, self.number, fold.REWARD, None, _encode(row)), row, changes
+        return Row(seq, at, self.number, fold.REWARD, None, body_bytes), row, changes
 
     def activate(self, key: str, seq: int, at: int) -> tuple[Row | None, list[Change]]:
         """A deferred decision was shown: its waiting begins."""
         waiting = self.fold.pending.get(key)
         if waiting is None or not waiting.deferred:
             return None, []
-        due = at + round(self.config.rewards.wait_seconds * MICRO)
+        due = at + self._wait
         row = wire.Activation(key, due)
         changes = self.fold.took(seq, at, row)
         heapq.heappush(self._due, (due, key))
@@ -191,3 +219,39 @@ class Space:
     def next_due(self) -> int | None:
         """When the next waiting ends."""
         return self._due[0][0] if self._due else None
+
+    # -- what is shown ----------------------------------------------------------------------
+
+    def arms_view(self, at: int | None = None) -> list[ArmView]:
+        """Every live arm, in the order in which they were met; ``at``: the end of the trends."""
+        stats, plays = self.fold.stats, self.fold.policy.plays
+        now = max((b.trend[-1][0] for b in stats.arms.values() if b.trend), default=0)
+        now = now * stats.trend_width if at is None else at
+        never, found = ArmCounts(), []
+        arms: list[Any] = self.fold.policy.arms
+        for arm in arms:
+            counts = stats.arms.get(arm, never)
+            low, high = counts.interval()
+            found.append(
+                ArmView(
+                    arm=arm, decisions=counts.decisions, plays=plays(arm), mean=counts.mean(),
+                    low=low, high=high,
+                    trend=stats.trend(counts, now) if counts.trend else [],
+                    last_change_at=max(counts.changed, stats.changed) or None,
+                )
+            )  # fmt: skip
+        return found
+
+    def theta(self, arm: str | int) -> dict[str, float] | None:
+        """Coefficients of an arm by the names of the features, if its policy has such."""
+        tell = getattr(self.fold.policy, "coefficients", None)
+        if tell is None:
+            return None
+        try:
+            found = tell(arm) if inspect.signature(tell).parameters else tell()
+        except WhimError:  # one that shares its model with all
+            found = tell()
+        names = self.fold.context.names
+        if found.shape != (len(names),):
+            return None
+        return dict(zip(names, found.tolist(), strict=True))

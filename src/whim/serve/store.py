@@ -2,16 +2,20 @@
 
 A row is committed (write-ahead log, synchronous=FULL) before anybody is told. When a commit
 fails the store has failed for good: it takes nothing more and says why, and a restart goes on from
-what was committed.
+what was committed. ``LogReader`` reads what is committed, from any process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
+import os
 import queue
 import sqlite3
+import struct
+import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -20,13 +24,18 @@ from pathlib import Path
 from typing import Any
 
 from whim.errors import WhimError
-from whim.serve.fold import DECISION, Change, Row
+from whim.serve.fold import DECISION, Change, Raw, Row
 from whim.types import ChangeEvent
 
-__all__ = ["Store", "StoreError"]
+if sys.platform != "win32":
+    import fcntl
 
-FORMAT = 1
+__all__ = ["DataLock", "LogReader", "Store", "StoreError"]
+
+FORMAT = 2
 _MOST = 1000  # rows a commit: more gain nothing and make the first of them wait
+_HEAVY = 1 << 22  # bytes a commit, for the same reason
+_BLOCK = 2048  # rows read at a time
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS log (
@@ -42,19 +51,230 @@ CREATE TABLE IF NOT EXISTS change (
 CREATE INDEX IF NOT EXISTS change_space ON change (space, version, seq);
 """
 Told = Callable[[list[Any], Exception | None], None]
+News = Callable[[list[tuple[int, int, Change]]], None]
+_head = struct.Struct("<qqqq").pack
+_crc = zlib.crc32
 
 
 class StoreError(WhimError):
     """The log cannot be written or read; nothing more is accepted."""
 
 
-def checksum(row: Row) -> int:
+class DataLock:
+    """One service a data directory; the system lets go of it when the process ends."""
+
+    def __init__(self, data: Path) -> None:
+        try:
+            data.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(data / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StoreError(
+                f"data must be a directory that can be written to, got {data.name}: "
+                f"{error.strerror or error}."
+            ) from None
+        try:
+            if sys.platform != "win32":  # which has no such locks
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._file)
+            raise StoreError(
+                f"data must be a directory of no other running service, got {data.name}, which "
+                "is in use."
+            ) from None
+
+    def release(self) -> None:
+        """Let another one have it."""
+        os.close(self._file)
+
+
+def checksum(seq: int, at: int, space: int, kind: int, key: str | None, body: bytes) -> int:
     """Of all that a row says, so that a damaged page is never taken for the truth."""
-    head = f"{row.seq} {row.at} {row.space} {row.kind} {row.key}".encode()
-    return zlib.crc32(row.body, zlib.crc32(head))
+    head = _head(seq, at, space, kind)
+    return _crc(body, _crc(head if key is None else head + key.encode()))
 
 
-class Store:
+@functools.cache
+def _insert_into(table: str, columns: int, rows: int) -> str:
+    """One statement for many rows: it takes the interpreter's lock once, not once a row.
+
+    Rows of NULLs at the end are left out, so that a few sizes do for any number.
+    """
+    one = f"({','.join('?' * columns)})"
+    return (
+        f"INSERT INTO {table} SELECT * FROM (VALUES {','.join([one] * rows)}) "
+        "WHERE column1 IS NOT NULL"
+    )
+
+
+def _told(found: Any) -> list[tuple[int, int, dict[str, Any]]]:
+    return [(seq, at, json.loads(body)) for seq, at, body in found]
+
+
+class LogReader:
+    """What is committed, held against its checksums; needs no lock and no service.
+
+    Parameters
+    ----------
+    path
+        The database of a log. It is never written to.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        try:
+            self._connection = _connect(path, "rw")
+            self._connection.execute("PRAGMA query_only=ON")
+            _check_format(self._connection, path)
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from None
+
+    def _unreadable(self, error: object) -> StoreError:
+        return StoreError(f"{self.path.name} must be a readable log: {error}.")
+
+    def _all(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        try:
+            with self._lock:
+                return self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from None
+
+    def _held(self, rows: list[Any]) -> list[Raw]:
+        """Rows without their checksums, which they match."""
+        found = []
+        for seq, at, space, kind, key, body, crc in rows:
+            head = _head(seq, at, space, kind)
+            if _crc(body, _crc(head if key is None else head + key.encode())) != crc:
+                raise StoreError(
+                    f"row {seq} of {self.path.name} must match its checksum: it was altered."
+                )
+            found.append((seq, at, space, kind, key, body))
+        return found
+
+    def last(self) -> tuple[int, int]:
+        """Number and time of the last row."""
+        found = self._all("SELECT * FROM log ORDER BY seq DESC LIMIT 1")
+        return self._held(found)[0][:2] if found else (0, 0)
+
+    def blocks(
+        self, after: int = 0, until: int | None = None, space: int | None = None
+    ) -> Iterator[list[Raw]]:
+        """Rows after one and up to another, in order, many at a time."""
+        reader = _connect(self.path, "rw")  # of its own: others may read meanwhile
+        try:
+            where, values = "seq > ?", [after]
+            if until is not None:
+                where, values = where + " AND seq <= ?", [*values, until]
+            if space is not None:
+                where, values = where + " AND space = ?", [*values, space]
+            cursor = reader.execute(f"SELECT * FROM log WHERE {where} ORDER BY seq", values)
+            expected = after + 1
+            while block := self._held(cursor.fetchmany(_BLOCK)):
+                if space is None:
+                    if block[-1][0] - expected + 1 != len(block):
+                        self._missing(block, expected)
+                    expected = block[-1][0] + 1
+                yield block
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from None
+        finally:
+            reader.close()
+
+    def _missing(self, block: list[Raw], expected: int) -> None:
+        for i, row in enumerate(block):
+            if row[0] != expected + i:
+                raise StoreError(
+                    f"{self.path.name} must hold every row, got {row[0]} after {expected + i - 1}."
+                )
+
+    def rows(
+        self, after: int = 0, until: int | None = None, space: int | None = None
+    ) -> Iterator[Row]:
+        """The same, one by one."""
+        for block in self.blocks(after, until, space):
+            for row in block:
+                yield Row(*row)
+
+    def configs(self) -> list[Row]:
+        """Rows that make, change and retire spaces, all of them."""
+        found = self._held(self._all("SELECT * FROM log WHERE kind <= 2 ORDER BY seq"))
+        return [Row(*row) for row in found]
+
+    def decision(self, space: int, key: str) -> Row | None:
+        """A decision by its id."""
+        try:
+            found = self._all(
+                f"SELECT * FROM log WHERE space = ? AND key = ? AND kind = {DECISION}", (space, key)
+            )
+        except UnicodeEncodeError:  # what cannot be written is not there
+            return None
+        return Row(*self._held(found)[0]) if found else None
+
+    def keys(self, after: tuple[int, str], most: int) -> list[tuple[int, str]]:
+        """Spaces and ids of decisions, in their order, after one of them."""
+        return self._all(
+            "SELECT space, key FROM log INDEXED BY log_decision WHERE kind = 3 "
+            "AND (space, key) > (?, ?) ORDER BY space, key LIMIT ?",
+            (*after, most),
+        )
+
+    def changes(
+        self, space: int, version: int, since: int = 0, most: int = 1000
+    ) -> list[tuple[int, int, dict[str, Any]]]:
+        """Changes of a space's version after row ``since``: row, time, and the event's fields."""
+        return _told(
+            self._all(
+                "SELECT seq, at, body FROM change WHERE space=? AND version=? AND seq>? "
+                "ORDER BY seq, rowid LIMIT ?",
+                (space, version, since, most),
+            )
+        )
+
+    def recent(
+        self, space: int, version: int, before: int | None = None, most: int = 20
+    ) -> list[tuple[int, int, dict[str, Any]]]:
+        """The last changes of a space's version, newest first; before row ``before`` if given."""
+        return _told(
+            self._all(
+                "SELECT seq, at, body FROM change WHERE space=? AND version=? AND seq<? "
+                "ORDER BY seq DESC, rowid DESC LIMIT ?",
+                (space, version, 2**63 - 1 if before is None else before, most),
+            )
+        )
+
+    def count_changes(self, space: int, version: int, since: int, most: int = 1000) -> int:
+        """Changes of a space's version from time ``since`` on; counted up to ``most``."""
+        ((found,),) = self._all(
+            "SELECT count(*) FROM (SELECT at FROM change WHERE space=? AND version=? "
+            "ORDER BY seq DESC LIMIT ?) WHERE at >= ?",
+            (space, version, most, since),
+        )
+        return int(found)
+
+    def close(self) -> None:
+        """Done with it."""
+        self._connection.close()
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    made = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None,
+        check_same_thread=False,
+    )  # fmt: skip
+    made.execute("PRAGMA busy_timeout=10000")
+    return made
+
+
+def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+    found = connection.execute("SELECT value FROM meta WHERE name='format'").fetchone()
+    if found is None or found[0] != str(FORMAT):
+        came = "none" if found is None else found[0]
+        raise StoreError(
+            f"{path.name} must be a log of format {FORMAT}, got {came}: another whim wrote it."
+        )
+
+
+class Store(LogReader):
     """The log, and the changes found while folding it.
 
     Parameters
@@ -63,56 +283,54 @@ class Store:
         The database; made if it is not there.
     told
         Called from the writer's thread, once a commit, with the tokens of what is safe now.
+    news
+        Called from the writer's thread after a commit with the changes that it held.
     """
 
-    def __init__(self, path: Path, told: Told | None = None) -> None:
-        self.path = path
-        self._told = told
+    def __init__(self, path: Path, told: Told | None = None, news: News | None = None) -> None:
+        self._told, self._news = told, news
         self.failed: StoreError | None = None
         try:
-            self._connection = self._connect()
-            self._connection.executescript(_SCHEMA)
-            self._check_format()
-            last = self._connection.execute("SELECT max(seq), max(at) FROM log").fetchone()
+            self._writing = _connect(path, "rwc")
+            for pragma in ("journal_mode=WAL", "synchronous=FULL"):
+                self._writing.execute(f"PRAGMA {pragma}")
+            self._writing.executescript(_SCHEMA)
+            self._writing.execute(
+                "INSERT INTO meta SELECT 'format', ? WHERE NOT EXISTS (SELECT 1 FROM log) "
+                "ON CONFLICT DO UPDATE SET value = excluded.value",
+                (str(FORMAT),),
+            )
+            for word in ("BEGIN IMMEDIATE", "ROLLBACK"):  # shows whether it can be written to
+                self._writing.execute(word)
+            super().__init__(path)
+            self.last_seq, self.last_at = self.last()
         except sqlite3.Error as error:
             raise StoreError(f"{path.name} must be a readable log: {error}.") from None
-        self.last_seq, self.last_at = int(last[0] or 0), int(last[1] or 0)
+        self.committed = self.last_seq
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._reader = self._connect()
         self._writer = threading.Thread(target=self._write, name="whim-log", daemon=True)
         self._writer.start()
-
-    def _connect(self) -> sqlite3.Connection:
-        made = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"):
-            made.execute(f"PRAGMA {pragma}")
-        return made
-
-    def _check_format(self) -> None:
-        found = self._connection.execute("SELECT value FROM meta WHERE name='format'").fetchone()
-        if found is None:
-            self._connection.execute("INSERT INTO meta VALUES ('format', ?)", (str(FORMAT),))
-        elif int(found[0]) > FORMAT:
-            raise StoreError(
-                f"{self.path.name} must be of format {FORMAT} or older, got {found[0]}: "
-                "a newer whim wrote it."
-            )
 
     # -- writing ----------------------------------------------------------------------------
 
     def append(
-        self, rows: list[Row], changes: list[tuple[int, int, Change]], token: Any = None
+        self,
+        rows: list[Row],
+        changes: list[tuple[int, int, Change]],
+        token: Any = None,
+        *,
+        quiet: bool = False,
     ) -> None:
         """Queue rows and the changes that they revealed; ``token`` is told once they are safe.
 
-        A change comes with its space and version.
+        A change comes with its space and version; those of ``quiet`` are no news.
         """
-        self._queue.put((rows, changes, token))
+        self._queue.put((rows, changes, token, quiet))
 
     def flush(self) -> None:
         """Wait until all that was queued before is safe; raises if it is not."""
         done = threading.Event()
-        self._queue.put(([], [], done))
+        self._queue.put(((), (), done, True))
         done.wait()
         if self.failed is not None:
             raise self.failed
@@ -122,8 +340,9 @@ class Store:
             batch = [self._queue.get()]
             if batch[0] is None:
                 return
-            size = len(batch[0][0])
-            while size < _MOST:
+            n, size = len(batch[0][0]), 0
+            while n < _MOST and size < _HEAVY:
+                size += sum(len(row[5]) for row in batch[-1][0])
                 try:
                     more = self._queue.get_nowait()
                 except queue.Empty:
@@ -132,7 +351,7 @@ class Store:
                     self._commit(batch)
                     return
                 batch.append(more)
-                size += len(more[0])
+                n += len(more[0])
             self._commit(batch)
 
     def _commit(self, batch: list[Any]) -> None:
@@ -142,7 +361,7 @@ class Store:
             except Exception as error:  # of whatever kind: the thread must live to say so
                 self.failed = StoreError(f"the log cannot be written: {error}.")
         tokens = []
-        for _, _, token in batch:
+        for _, _, token, _ in batch:
             if isinstance(token, threading.Event):
                 token.set()
             elif token is not None:
@@ -150,104 +369,61 @@ class Store:
         if tokens and self._told is not None:
             with contextlib.suppress(Exception):  # nobody is listening any more
                 self._told(tokens, self.failed)
+        news = [c for _, changes, _, quiet in batch if not quiet for c in changes]
+        if news and self._news is not None and self.failed is None:
+            with contextlib.suppress(Exception):
+                self._news(news)
 
     def _insert(self, batch: list[Any]) -> None:
-        run = self._connection.execute
-        run("BEGIN IMMEDIATE")
+        rows: list[Any] = []
+        for some, _, _, _ in batch:
+            for row in some:
+                rows += row
+                rows.append(checksum(*row))
+        changes: list[Any] = []
+        for _, some, _, _ in batch:
+            for space, version, c in some:
+                changes += (c.seq, c.at, space, version, _change_bytes(c.event))
+        work = [*_statements("log", 7, rows), *_statements("change", 5, changes)]
+        if len(work) > 1:  # one alone is a transaction of its own
+            work = [("BEGIN IMMEDIATE", ()), *work, ("COMMIT", ())]
         try:
-            self._connection.executemany(
-                "INSERT INTO log VALUES (?,?,?,?,?,?,?)",
-                [(*row, checksum(row)) for rows, _, _ in batch for row in rows],
-            )
-            found = [
-                (c.seq, c.at, space, version, _change_bytes(c.event))
-                for _, changes, _ in batch
-                for space, version, c in changes
-            ]
-            if found:
-                self._connection.executemany("INSERT INTO change VALUES (?,?,?,?,?)", found)
-            run("COMMIT")
+            for sql, values in work:
+                self._writing.execute(sql, values)
         except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                run("ROLLBACK")
+            if self._writing.in_transaction:
+                with contextlib.suppress(sqlite3.Error):
+                    self._writing.execute("ROLLBACK")
             raise
-
-    # -- reading ----------------------------------------------------------------------------
-
-    def rows(
-        self, after: int = 0, until: int | None = None, space: int | None = None
-    ) -> Iterator[Row]:
-        """Committed rows in order, each held against its checksum; a connection of its own."""
-        reader = self._connect()
-        try:
-            where, values = "seq > ?", [after]
-            if until is not None:
-                where, values = where + " AND seq <= ?", [*values, until]
-            if space is not None:
-                where, values = where + " AND space = ?", [*values, space]
-            expected = after
-            for *columns, crc in reader.execute(
-                f"SELECT * FROM log WHERE {where} ORDER BY seq", values
-            ):
-                row = Row(*columns)
-                if checksum(row) != crc:
-                    raise StoreError(
-                        f"row {row.seq} of {self.path.name} must match its checksum: it was "
-                        "altered."
-                    )
-                if space is None and row.seq != expected + 1:
-                    raise StoreError(
-                        f"{self.path.name} must hold every row, got {row.seq} after {expected}."
-                    )
-                expected = row.seq
-                yield row
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.path.name} must be a readable log: {error}.") from None
-        finally:
-            reader.close()
-
-    def configs(self) -> list[Row]:
-        """Rows that make, change and retire spaces, all of them."""
-        try:
-            found = self._reader.execute(
-                "SELECT * FROM log WHERE kind <= 2 ORDER BY seq"
-            ).fetchall()
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.path.name} must be a readable log: {error}.") from None
-        return [Row(*columns[:-1]) for columns in found]
+        if rows:
+            self.committed = rows[-7]
 
     def decision(self, space: int, key: str) -> Row | None:
-        """A committed decision by its id."""
+        """A committed decision by its id; a log that cannot be read any more has failed."""
         try:
-            found = self._reader.execute(
-                f"SELECT * FROM log WHERE space = ? AND key = ? AND kind = {DECISION}", (space, key)
-            ).fetchone()
-        except UnicodeEncodeError:  # what cannot be written is not there
-            return None
-        except sqlite3.Error as error:
-            self.failed = StoreError(f"the log cannot be read: {error}.")
-            raise self.failed from None
-        return None if found is None else Row(*found[:-1])
-
-    def changes(
-        self, space: int, version: int, since: int = 0, most: int = 1000
-    ) -> list[tuple[int, int, dict[str, Any]]]:
-        """Changes of a space's version after row ``since``: row, time, and the event's fields."""
-        found = self._reader.execute(
-            "SELECT seq, at, body FROM change WHERE space=? AND version=? AND seq>? "
-            "ORDER BY seq LIMIT ?",
-            (space, version, since, most),
-        ).fetchall()
-        return [(seq, at, json.loads(body)) for seq, at, body in found]
+            return super().decision(space, key)
+        except StoreError as error:
+            self.failed = error
+            raise
 
     def close(self) -> None:
         """Write what is queued, then stop."""
         self._queue.put(None)
         self._writer.join()
-        self._reader.close()
+        super().close()
         with contextlib.suppress(sqlite3.Error):
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._connection.close()
+            self._writing.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._writing.close()
+
+
+def _statements(table: str, columns: int, values: list[Any]) -> Iterator[tuple[str, Any]]:
+    """Inserts of so many rows at most as one commit holds, of sizes that are powers of two."""
+    step = columns * 1024
+    for at in range(0, len(values), step):
+        some = values[at : at + step]
+        rows = len(some) // columns
+        size = 1 << (rows - 1).bit_length()
+        yield _insert_into(table, columns, size), some + [None] * (columns * (size - rows))
 
 
 def _change_bytes(event: ChangeEvent) -> bytes:
