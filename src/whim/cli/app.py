@@ -8,10 +8,12 @@ import typer
 
 from whim.cli import (
     convert,
+    demo,
     keys,
     log,
     paper,
     policies,
+    rebuild,
     replay,
     report,
     serve,
@@ -37,9 +39,11 @@ app.command("replay")(replay.replay)
 app.command("sweep")(sweep.sweep)
 app.command("report")(report.report)
 app.command("policies")(policies.policies)
+app.command("demo")(demo.demo)
 app.command("serve")(serve.serve)
 app.add_typer(spaces.spaces, name="spaces")
 app.add_typer(keys.keys, name="keys")
+app.command("rebuild")(rebuild.rebuild)
 
 
 def _version(asked: bool) -> None:

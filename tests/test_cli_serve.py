@@ -1,0 +1,398 @@
+"""Verbs of the service as a user meets them: serve, spaces, keys, rebuild, demo."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+import whim
+from whim.cli import readers
+from whim.cli.app import app
+from whim.errors import WhimError
+from whim.serve import wire
+from whim.serve.engine import Engine
+from whim.serve.fold import Fold
+from whim.serve.space import Space
+
+
+def run(*arguments: str) -> Any:
+    """A command in this process."""
+    return CliRunner().invoke(app, arguments)
+
+
+def said(*arguments: str) -> str:
+    found = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+def refused(*arguments: str) -> str:
+    found = run(*arguments)
+    assert isinstance(found.exception, WhimError), (found.output, found.exception)
+    assert found.stdout == ""
+    return str(found.exception)
+
+
+class Served:
+    """``whim serve`` in a process of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "whim", "serve", "--port", "0", *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        self.url = ""
+        self.lines: list[str] = []
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if line.startswith("whim serves at "):
+                self.url = line.split()[-1]
+            if line.startswith("stop with"):
+                break
+
+    def stop(self, how: int = signal.SIGINT) -> tuple[int, str]:
+        """Its exit code, and what it said on stderr."""
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        try:
+            _, err = self.process.communicate(timeout=30)
+        finally:
+            self.process.kill()
+            self.process.wait()
+        return self.process.returncode, err
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    made = Served("--data", str(tmp_path_factory.mktemp("service") / "data"))
+    yield made
+    made.stop()
+
+
+# -- serve -----------------------------------------------------------------------------------------
+
+
+def test_serve_says_where_it_is_and_stops_in_good_order(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    made = Served("--data", str(data))
+    text = "".join(made.lines)
+    assert re.search(r"^whim serves at http://127\.0\.0\.1:\d+$", text, re.M), made.stop()
+    assert str(data) in text
+    assert "Ctrl-C" in text
+    with whim.Client(made.url) as client:
+        assert [info.name for info in client.spaces()] == ["demo"]
+    code, err = made.stop()
+    assert code == 0
+    assert "stopped" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--port", "70000"], "port must be `int` <= 65535, got 70000."),
+        (["--host", "0.0.0.0"], "host must be a loopback address while there are no keys"),
+        (["--log-format", "xml"], "log_format must be one of text, json, got 'xml'."),
+        (["--config", "no-such.toml"], "config must be a file that can be read"),
+    ],
+)
+def test_serve_refuses_in_one_line(tmp_path: Path, arguments: list[str], line: str) -> None:
+    assert line in refused("serve", "--data", str(tmp_path / "data"), *arguments)
+
+
+def test_a_config_file_is_read_and_flags_win(tmp_path: Path) -> None:
+    config = tmp_path / "whim.toml"
+    config.write_text(f'data = "{tmp_path / "one"}"\nport = 1\ndemo = false\nlog_format = "json"\n')
+    made = Served("--config", str(config))
+    assert made.url, made.stop()
+    with whim.Client(made.url) as client:
+        assert client.spaces() == []
+    assert made.stop(signal.SIGTERM)[0] in (0, -signal.SIGTERM)
+    config.write_text("prot = 1\n")
+    assert "perhaps port" in refused("serve", "--config", str(config))
+
+
+# -- spaces ----------------------------------------------------------------------------------------
+
+
+def test_a_space_from_its_making_to_its_end(served: Served, tmp_path: Path) -> None:
+    at = ("--url", served.url)
+    out = said("spaces", "create", "shop", "--policy", "linucb-disjoint:alpha=0.3",
+               "--set", "context.size=2", "--set", "explore=0.1", *at)  # fmt: skip
+    assert out == "shop is made: linucb-disjoint\n"
+    found = json.loads(said("spaces", "show", "shop", "--json", *at))
+    assert found["config"]["params"] == {"alpha": 0.3}
+    assert (found["config"]["explore"], found["config"]["context"]["size"]) == (0.1, 2)
+    assert "shop" in said("spaces", "list", *at)
+    text = said("spaces", "show", "shop", *at)
+    assert "version 1" in text
+    out = said("spaces", "change", "shop", "--param", "alpha=0.7", "--wait", *at)
+    assert out == "shop: version 2 serves\n"
+    found = json.loads(said("spaces", "list", "--json", *at))["spaces"]
+    (shop,) = [info for info in found if info["name"] == "shop"]
+    assert shop["config"]["params"] == {"alpha": 0.7}
+    assert shop["config"]["context"]["size"] == 2
+    for file, body in (("s.json", '{"policy": "ucb"}'), ("s.toml", 'policy = "ucb"')):
+        (tmp_path / file).write_text(body)
+        out = said("spaces", "change", "shop", "--file", str(tmp_path / file), "--wait", "--json",
+                   *at)  # fmt: skip
+        assert json.loads(out)["rebuilding"] is False
+    assert json.loads(said("spaces", "show", "shop", "--json", *at))["config"]["policy"] == "ucb"
+    answer = CliRunner().invoke(app, ["spaces", "retire", "shop", *at], input="n\n")
+    assert answer.exit_code == 1
+    assert said("spaces", "retire", "shop", "--yes", *at) == "shop is retired\n"
+    assert "one that exists" in refused("spaces", "show", "shop", *at)
+
+
+def test_spaces_refuse_in_one_line(served: Served, tmp_path: Path) -> None:
+    at = ("--url", served.url)
+    (tmp_path / "bad.json").write_text("[1]")
+    (tmp_path / "cut.json").write_text("{")
+    for arguments, line in (
+        (["create", "a b"], "name"),
+        (["create", "s", "--policy", "magic"], "policy must be one of"),
+        (["create", "s", "--param", "alpha"], "param must be made of name=value, got 'alpha'"),
+        (["create", "s", "--set", "speed=3"], "unknown field `speed`"),
+        (["create", "s", "--set", "seed.x=3"], "Expected `int`"),
+        (["create", "s", "--set", "policy=ucb", "--set", "policy.x=3"], "set must name a field"),
+        (["create", "s", "--file", "no-such.json"], "file must be one that can be read"),
+        (["create", "s", "--file", str(tmp_path / "bad.json")], "file must hold an object"),
+        (["create", "s", "--file", str(tmp_path / "cut.json")], "file must be JSON or TOML"),
+        (["change", "demo"], "change must name what to change"),
+        (["show", "nowhere"], "one that exists"),
+    ):
+        assert line in refused("spaces", *arguments, *at)
+    assert "url must be http" in refused("spaces", "list", "--url", "here")
+    assert "a service that answers" in refused("spaces", "list", "--url", "http://127.0.0.1:1")
+
+
+# -- keys ------------------------------------------------------------------------------------------
+
+
+def test_keys_are_made_listed_and_revoked_on_the_files(tmp_path: Path) -> None:
+    at = ("--data", str(tmp_path / "data"))
+    made = run("keys", "make", "shop", "--scope", "decide", "--scope", "reward", *at)
+    assert made.exit_code == 0
+    assert re.fullmatch(r"whim_[\w-]{43}\n", made.stdout)
+    assert "store it now" in made.stderr
+    assert made.stdout.strip() not in made.stderr
+    text = said("keys", "list", *at)
+    assert "shop" in text
+    assert made.stdout.strip() not in text
+    assert said("keys", "revoke", "shop", *at) == "shop is revoked\n"
+    (key,) = json.loads(said("keys", "list", "--json", *at))["keys"]
+    assert (key["name"], key["scopes"], key["revoked"]) == ("shop", ["decide", "reward"], True)
+    assert "name must be new" in refused("keys", "make", "shop", "--scope", "read", *at)
+    assert "scopes must be among" in refused("keys", "make", "b", "--scope", "all", *at)
+    assert "name must be that of a key" in refused("keys", "revoke", "nobody", *at)
+    gone = str(tmp_path / "nowhere")
+    assert "directory that exists" in refused("keys", "list", "--data", gone)
+    assert not Path(gone).exists()
+    assert run("keys", "make", "c").exit_code == 2
+
+
+def test_a_running_service_takes_keys_as_they_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WHIM_KEY", raising=False)
+    data = tmp_path / "data"
+    made = Served("--data", str(data))
+    try:
+        at = ("--url", made.url)
+        assert "demo" in said("spaces", "list", *at)
+        token = said("keys", "make", "reader", "--scope", "read", "--data", str(data)).strip()
+        end = time.monotonic() + 10
+        while run("spaces", "list", *at).exit_code == 0:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert "key must" in refused("spaces", "list", *at)
+        assert "demo" in said("spaces", "list", "--key", token, *at)
+        monkeypatch.setenv("WHIM_KEY", token)
+        assert "demo" in said("spaces", "list", *at)
+        assert "scope admin" in refused("spaces", "create", "s", *at)
+    finally:
+        made.stop()
+
+
+# -- rebuild ---------------------------------------------------------------------------------------
+
+
+def filled(data: Path, decisions: int, *, snapshot: bool = True) -> None:
+    """A log with a change of interest in it, and a snapshot of its first half."""
+    paper = readers.Newspaper(decisions, lambda now, shift: None)
+    engine = Engine(data)
+    engine.create("news", msgspec.convert(readers.CONFIG, wire.SpaceConfig))
+    engine.create("idle", wire.SpaceConfig())
+    for i in range(decisions):
+        paper.at(i)
+        reader = paper.reader()
+        body = wire.DecisionBody(candidates=list(readers.SECTIONS), context=reader)
+        found = msgspec.json.decode(engine.decide("news", body, b""), type=wire.Answer)
+        value = paper.clicks(reader, str(found.arm))
+        engine.reward("news", wire.RewardBody(decision_id=found.decision_id, value=value))
+        if i == decisions // 2 and snapshot:
+            engine.store.flush()
+            engine.snapshot("news")
+    engine.close()
+
+
+def test_rebuild_from_the_whole_log_is_what_a_restart_would_have(tmp_path: Path) -> None:
+    filled(tmp_path, 400)
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.db")}
+    found = json.loads(said("rebuild", "--data", str(tmp_path), "--json"))["spaces"]
+    idle, news = found
+    assert (idle["space"], idle["equal"], idle["rows"]) == ("idle", None, 1)
+    assert news["equal"] is True
+    assert news["digest"] == news["digest_of_snapshot"]
+    assert (news["rows"], 0 < news["rest"] < 500) == (801, True)
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.db")} == before
+    out = said("rebuild", "--data", str(tmp_path), "--space", "news")
+    assert "equal" in out
+    assert news["digest"][:16] in out
+
+
+def test_rebuild_says_so_if_they_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path, 100)
+    real = Fold.digest
+    monkeypatch.setattr(Fold, "digest", lambda self: real(self) + str(id(self)))
+    done = run("rebuild", "--data", str(tmp_path), "--space", "news")
+    assert done.exit_code == 1
+    assert "DIFFERENT" in done.stdout
+
+
+def test_rebuild_refuses(tmp_path: Path) -> None:
+    assert "a service's directory" in refused("rebuild", "--data", str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    filled(tmp_path, 5)
+    assert "one of idle, news, got 'x'" in refused("rebuild", "--data", str(tmp_path),
+                                                   "--space", "x")  # fmt: skip
+    (tmp_path / "snapshots.db").write_bytes(b"x" * 5000)  # no snapshot is no fault
+    assert "no snapshot" in said("rebuild", "--data", str(tmp_path))
+    assert (tmp_path / "snapshots.db").read_bytes() == b"x" * 5000
+    with sqlite3.connect(tmp_path / "log.db") as connection:
+        connection.execute("UPDATE log SET at = at + 1 WHERE seq = 5")
+    connection.close()
+    assert "row 5 of log.db must match its checksum" in refused("rebuild", "--data", str(tmp_path))
+
+
+def test_rebuild_while_the_service_runs(served: Served) -> None:
+    data = next(line.split()[-1] for line in served.lines if line.startswith("data in"))
+    with whim.Client(served.url, space="busy") as client:
+        client.create("busy", context={"size": 1})
+        over = threading.Event()
+
+        def drive() -> None:
+            while not over.is_set():
+                made = client.decide([1.0], ["a", "b"])
+                client.reward(made.decision_id, 1.0)
+
+        thread = threading.Thread(target=drive)
+        thread.start()
+        try:
+            rows = 0
+            while rows < 50:
+                out = json.loads(said("rebuild", "--data", data, "--space", "busy", "--json"))
+                assert out["spaces"][0]["equal"] is not False
+                rows = out["spaces"][0]["rows"]
+        finally:
+            over.set()
+            thread.join()
+
+
+# -- demo ------------------------------------------------------------------------------------------
+
+
+def test_the_demo_s_changes_are_found_within_it() -> None:
+    """The readers against the engine itself, without waiting for a minute."""
+    seconds, rate = 60, 120
+    made: dict[str, float] = {}
+    found: dict[str, float] = {}
+    extra = 0
+    paper = readers.Newspaper(seconds, lambda now, shift: made.update({shift.section: now}))
+    space = Space(1, "s", Fold(msgspec.convert(readers.CONFIG, wire.SpaceConfig)))
+    waiting: list[tuple[float, str, float]] = []
+    seq = 0
+    for i in range(seconds * rate):
+        now = i / rate
+        paper.at(now)
+        reader = paper.reader()
+        body = wire.DecisionBody(
+            candidates=list(readers.SECTIONS), context=reader, decision_id=str(i)
+        )
+        seq += 2
+        _, data = space.decide(body, b"", seq, int(now * 1e6))
+        answer = msgspec.json.decode(data, type=wire.Answer)
+        waiting.append((now + 0.7, str(i), paper.clicks(reader, str(answer.arm))))
+        if waiting[0][0] <= now:
+            _, key, value = waiting.pop(0)
+            told = wire.RewardBody(decision_id=key, value=value)
+            for change in space.reward(told, seq + 1, int(now * 1e6))[2]:
+                arm = str(change.event.arm)
+                extra += arm in found or arm not in made
+                found.setdefault(arm, now)
+    assert set(made) == {"sport", "culture", "politics", "travel"}
+    assert {"sport", "politics"} <= set(found)
+    assert len(found) >= 3
+    assert all(0 < found[arm] - made[arm] < 20 for arm in found)
+    assert found["sport"] - made["sport"] < 5
+    assert extra <= 1
+
+
+def test_the_demo_from_start_to_end(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    done = subprocess.run(
+        [sys.executable, "-m", "whim", "demo", "--seconds", "6", "--port", "0", "--no-browser",
+         "--data", str(data)],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"open http://127\.0\.0\.1:\d+/spaces/newspaper\n", done.stdout)
+    assert "sport bores everybody" in done.stdout
+    assert "found: sport" in done.stdout
+    assert re.search(r"click rate +\d+\.\d% of .* with whim", done.stdout)
+    assert re.search(r"changes +\d of 4 found", done.stdout)
+    assert done.stderr == ""
+    found = json.loads(said("rebuild", "--data", str(data), "--json"))["spaces"]
+    assert found[0]["space"] == "newspaper"
+    assert found[0]["rows"] > 500
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_the_demo_is_stopped_and_leaves_nothing(tmp_path: Path, how: int) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "whim", "demo", "--port", "0", "--no-browser"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    url = process.stdout.readline().split()[-1].rpartition("/spaces/")[0]
+    process.send_signal(how)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + how
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+    with whim.Client(url, retries=0) as client, pytest.raises(WhimError, match="answers"):
+        client.spaces()
+
+
+def test_the_demo_refuses(tmp_path: Path) -> None:
+    (tmp_path / "log.db").write_bytes(b"x" * 5000)
+    text = refused("demo", "--port", "0", "--no-browser", "--data", str(tmp_path))
+    assert "log.db must be a readable log" in text
+    assert run("demo", "--seconds", "0").exit_code == 2
+    assert run("demo", "--port", "70000").exit_code == 2
