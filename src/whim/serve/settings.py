@@ -6,7 +6,6 @@ import difflib
 import ipaddress
 import re
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -20,7 +19,7 @@ from whim.serve.wire import Name
 if TYPE_CHECKING:
     from whim.serve.keys import Keys
 
-__all__ = ["ConfigError", "Settings", "Webhook", "load", "refuse_open"]
+__all__ = ["ConfigError", "Settings", "Webhook", "is_loopback", "load", "refuse_open"]
 
 _Seconds = Annotated[float, Meta(gt=0, le=10_000_000)]
 _Text = Annotated[str, Meta(min_length=1, max_length=4096)]
@@ -172,25 +171,17 @@ def _bad_url(url: str) -> str:
     return "" if host else "one without a host"
 
 
-def missing_secrets(settings: Settings, environ: Mapping[str, str]) -> list[str]:
-    """Fields whose environment variable is not set, or empty."""
-    return [
-        f"webhooks[{i}].secret_env"
-        for i, hook in enumerate(settings.webhooks)
-        if hook.secret_env is not None and not environ.get(hook.secret_env)
-    ]
-
-
 def refuse_open(settings: Settings, keys: Keys) -> None:
     """Raise unless only this machine can connect or there is a key to ask for."""
-    if not _loopback(settings.host) and not keys.any:
+    if not is_loopback(settings.host) and not keys.any:
         raise ConfigError(
             f"host must be a loopback address while there are no keys, got {settings.host!r}: "
             "make one with `whim keys make`."
         )
 
 
-def _loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether an address can be reached from this machine only."""
     if host.lower() == "localhost":
         return True
     try:
