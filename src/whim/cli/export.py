@@ -1,0 +1,67 @@
+"""``whim export``: what happened in a space of a service, as a file for others."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["export"]
+
+
+def export(
+    space: Annotated[str, typer.Option("--space", help="Which space.")],
+    out: Annotated[Path, typer.Option("--out", help="The file to make; a folder for a log.")],
+    data: Annotated[Path, typer.Option("--data", help="The service's data directory.")] = Path(
+        "whim-data"
+    ),
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format", help="parquet: all decisions; log: what whim replay reads; dsjson: VW's."
+        ),
+    ] = "parquet",
+    since: Annotated[
+        str | None, typer.Option(help="Decisions from this time on, such as 2026-01-31T12:00Z.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Decisions before this time.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there already.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+) -> None:
+    """Write a space's decisions and what came of them to a file; the service may run meanwhile.
+
+    Whatever goes wrong, nothing half-made is left under the name.
+    """
+    from whim.cli.bar import bar
+    from whim.cli.serve import needed
+
+    needed()
+    from whim.serve.export import export as write
+
+    low, high = _time("--since", since), _time("--until", until)
+    with bar(out.name, 100) as advance:
+        found = write(
+            data, space, out, format=format, since=low, until=high, overwrite=force,
+            progress=lambda share: advance(int(100 * share)),
+        )  # fmt: skip
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    typer.echo(f"{found['out']}: {found['rows']:,} decisions of {space} as {found['format']}")
+    for reason, count in found["left_out"].items():
+        typer.echo(f"  {count:>9,}  left out: {reason}")
+
+
+def _time(name: str, text: str | None) -> int | None:
+    """Microseconds since 1970 of a date or a time; UTC unless it says otherwise."""
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{name} takes a date or a time, got {text!r}") from None
+    found = found if found.tzinfo else found.replace(tzinfo=UTC)
+    return round((found - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
