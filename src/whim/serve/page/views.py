@@ -319,7 +319,7 @@ def params(policy: str, given: dict[str, Any]) -> list[dict[str, Any]]:
             {
                 "name": name,
                 "needed": needed,
-                "default": "" if needed else _json(parameter.default),
+                "default": "" if needed else _json(parameter.default).replace("null", "default"),
                 "value": _json(given[name]) if name in given else "",
             }
         )
@@ -344,8 +344,8 @@ def _json(value: Any) -> str:
 def percent(share: float | None, digits: int = 1) -> str:
     """A share as text.
 
-    >>> percent(0.1), percent(0.123), percent(None)
-    ('10 %', '12.3 %', '–')
+    >>> print(percent(0.1), percent(0.123), percent(None), sep="; ")
+    10 %; 12.3 %; –
     """
     if share is None or not math.isfinite(share):
         return "–"
@@ -356,8 +356,8 @@ def percent(share: float | None, digits: int = 1) -> str:
 def duration(seconds: float | None) -> str:
     """A length of time as text.
 
-    >>> duration(0.25), duration(90), duration(7200), duration(None)
-    ('250 ms', '90 s', '2 h', '–')
+    >>> print(duration(0.25), duration(90), duration(7200), duration(None), sep="; ")
+    250 ms; 90 s; 2 h; –
     """
     if seconds is None or not math.isfinite(seconds):
         return "–"

@@ -107,6 +107,14 @@
   // -- charts -------------------------------------------------------------------------------
 
   const charts = new Map();
+  const TIMES = [  // step; how a tick is told, then at a new year, month, day, hour, minute, second
+    [31536000, "{YYYY}", null, null, null, null, null, null, 1],
+    [2419200, "{MMM}", "\n{YYYY}", null, null, null, null, null, 1],
+    [86400, "{D} {MMM}", "\n{YYYY}", null, null, null, null, null, 1],
+    [60, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
+    [1, ":{ss}", "\n{HH}:{mm}", null, "\n{HH}:{mm}", null, "\n{HH}:{mm}", null, 1],
+    [0.001, ":{ss}.{fff}", "\n{HH}:{mm}", null, "\n{HH}:{mm}", null, "\n{HH}:{mm}", null, 1],
+  ];
   const probe = () => {
     const one = document.createElement("i");
     document.body.append(one);
@@ -158,7 +166,8 @@
       message(chart, "Nothing to draw yet: no decision has settled.");
       return;
     }
-    for (const one of document.querySelectorAll(".when-held")) one.hidden = !chart.data.holdback;
+    if (chart.kind === "rates")
+      for (const one of document.querySelectorAll(".when-held")) one.hidden = !chart.data.holdback;
     if (chart.plot && chart.plot.series.length === data.length) { chart.plot.setData(data); return; }
     if (chart.plot) chart.plot.destroy();
     chart.box.replaceChildren();
@@ -176,24 +185,28 @@
 
   function options(chart, two) {
     const [colour, done] = probe();
-    const names = chart.kind === "rates" ? ["policy", "holdback"] : ["what was", "what if"];
+    const names = chart.kind === "rates" ? [chart.box.dataset.name, "holdback"] : ["what was", "what if"];
     const inks = chart.kind === "rates" ? ["policy", "holdback"] : ["policy", "other"];
-    const number = (_, v) => (v === null || v === undefined ? "–" : v.toFixed(3));
+    const number = (v) => (v === null || v === undefined ? "–" : v.toFixed(3));
+    const told = (plot, v, s, i) => {
+      if (v === null || v === undefined || i === null || i === undefined) return "–";
+      return number(v) + " [" + number(plot.data[s + 1][i]) + ", " + number(plot.data[s + 2][i]) + "]";
+    };
+    const end = (i) => ({ class: "end", stroke: colour(inks[i], 0), width: 0, spanGaps: true, points: { show: false } });
     const line = (i) => [
-      { label: names[i], stroke: colour(inks[i]), width: 2, value: number, spanGaps: true, points: { show: false } },
-      { label: "low", stroke: colour(inks[i], 0), width: 0, value: number, spanGaps: true, points: { show: false } },
-      { label: "high", stroke: colour(inks[i], 0), width: 0, value: number, spanGaps: true, points: { show: false } },
+      { label: names[i], stroke: colour(inks[i]), width: 2, value: told, spanGaps: true, points: { show: false } },
+      end(i), end(i),
     ];
     const axis = { stroke: colour("tick"), grid: { stroke: colour("grid"), width: 1 }, ticks: { stroke: colour("grid"), width: 1 }, font: "13px system-ui, sans-serif" };
     const made = {
       width: chart.box.clientWidth,
       height: chart.box.clientWidth < 500 ? 240 : 300,
-      series: [{ label: "at" }, ...line(0), ...(two ? line(1) : [])],
+      series: [{ label: "at", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" }, ...line(0), ...(two ? line(1) : [])],
       bands: [
         { series: [3, 2], fill: colour(inks[0], 0.16) },
         ...(two ? [{ series: [6, 5], fill: colour(inks[1], 0.16) }] : []),
       ],
-      axes: [{ ...axis, space: 70 }, { ...axis, size: 56 }],
+      axes: [{ ...axis, space: 70, values: TIMES }, { ...axis, size: 56 }],
       scales: { y: { range: (_, low, high) => {
         if (low === null) return [0, 1];
         const room = (high - low) * 0.06 || 0.05;
