@@ -1,16 +1,26 @@
-"""The service's surroundings: settings, keys, limits, metrics, logs and webhooks."""
+"""The service's surroundings: settings, keys, limits, metrics and logs."""
 
 import json
+import logging
 import os
 import stat
 import threading
+import timeit
+from types import SimpleNamespace
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from tests.captured import captured
 from whim.errors import InvalidInputError
+from whim.serve import wire
+from whim.serve.engine import Engine
 from whim.serve.keys import SCOPES, Keys, KeysError
 from whim.serve.limits import Rates
+from whim.serve.logging import get
+from whim.serve.metrics import Metrics
 from whim.serve.settings import ConfigError, Settings, load, refuse_open
+from whim.serve.store import StoreError
 
 # -- settings ---------------------------------------------------------------------------------
 
@@ -303,3 +313,203 @@ def test_callers_are_bounded_and_the_oldest_goes_first():
 def test_rates_must_make_sense(wrong):
     with pytest.raises(InvalidInputError, match="must be at least"):
         Rates(*wrong)
+
+
+# -- metrics ----------------------------------------------------------------------------------
+
+
+def scraped(metrics):
+    found = {}
+    for family in text_string_to_metric_families(metrics.render().decode()):
+        for sample in family.samples:
+            found[sample.name, *sorted(sample.labels.values())] = sample.value
+    return found
+
+
+@pytest.fixture
+def engine(tmp_path):
+    made = Engine(tmp_path / "data")
+    yield made
+    made.close()
+
+
+def test_metrics_are_what_the_spaces_have_counted(engine):
+    clock = Clock()
+    metrics = Metrics(clock=clock)
+    assert b"whim_arms" not in metrics.render()
+    metrics.engine = engine
+    engine.create("news", wire.SpaceConfig(context=wire.Features(size=1)))
+    for i in range(5):
+        body = wire.DecisionBody(candidates=["a", "b"], context=[1.0], decision_id=f"d{i}")
+        engine.decide("news", body, str(i).encode())
+    for i in (0, 1, 1):
+        engine.reward("news", wire.RewardBody(decision_id=f"d{i}", value=1.0))
+    engine.store.flush()
+    metrics.change("news")
+    metrics.webhook("failed")
+    clock.now += 7
+    found = scraped(metrics)
+    assert found["whim_decisions_total", "news", "policy"] == 5
+    assert found["whim_decisions_total", "holdback", "news"] == 0
+    assert found["whim_rewards_total", "learnt", "news"] == 2
+    assert found["whim_rewards_total", "late", "news"] == 1
+    assert found["whim_changes_total", "news"] == 1
+    assert found["whim_waiting", "news"] == 3
+    assert found["whim_arms", "news"] == 2
+    assert found["whim_steps_total", "news"] == 2
+    assert found["whim_log_rows_total",] == 9
+    assert found["whim_store_failed",] == 0
+    assert found["whim_snapshot_age_seconds",] == 7
+    assert found["whim_webhooks_total", "failed"] == 1
+    assert found["whim_webhooks_total", "delivered"] == 0
+    metrics.snapshot("news")
+    assert scraped(metrics)["whim_snapshot_age_seconds",] == 0
+    engine.retire("news")
+    found = scraped(metrics)
+    assert ("whim_arms", "news") not in found
+    assert found["whim_log_rows_total",] >= 9
+    engine.store.failed = StoreError("full.")
+    assert scraped(metrics)["whim_store_failed",] == 1
+
+
+def test_requests_fall_into_buckets():
+    metrics = Metrics()
+    for seconds in (0.0001, 0.0005, 0.003, 100.0):
+        metrics.request("/v1/spaces/{space}", "GET", 200, seconds)
+    found = scraped(metrics)
+    labels = ("200", "GET")
+    path = "/v1/spaces/{space}"
+
+    def bucket(le):
+        return found["whim_request_seconds_bucket", *sorted([*labels, path, le])]
+
+    assert [bucket(le) for le in ("0.0005", "0.002", "0.005", "10.0", "+Inf")] == [2, 2, 3, 3, 4]
+    assert found["whim_request_seconds_count", *sorted([*labels, path])] == 4
+    assert found["whim_request_seconds_sum", *sorted([*labels, path])] == pytest.approx(100.0036)
+
+
+def test_callers_cannot_make_series_without_end():
+    metrics = Metrics()
+    for i in range(5000):
+        metrics.request("/x", f"M{i}", 405, 0.1)
+    assert metrics.render().count(b"whim_request_seconds_count") == 1
+    for i in range(5000):
+        metrics.request(f"/{i}", "GET", 200, 0.1)
+    text = metrics.render()
+    assert text.count(b"whim_request_seconds_count") < 2100
+    assert b'route="other"' in text
+
+
+def test_hostile_names_are_escaped():
+    space = SimpleNamespace(
+        fold=SimpleNamespace(
+            stats=SimpleNamespace(counts={}),
+            policy=SimpleNamespace(step=3, arms=[]),
+            pending={},
+            seq=1,
+        )
+    )
+    names = ['a"} 1\nwhim_arms{space="b', "back\\slash", "\ud800"]
+    engine = SimpleNamespace(
+        spaces=dict.fromkeys(names, space), store=SimpleNamespace(last_seq=0, failed=None)
+    )
+    found = scraped(Metrics(engine))
+    assert ("whim_arms", "b") not in found
+    assert found["whim_steps_total", names[0]] == 3
+    assert found["whim_steps_total", names[1]] == 3
+    assert found["whim_steps_total", "?"] == 3
+
+
+def test_counting_a_request_is_cheap():
+    metrics = Metrics()
+    metrics.request("/r", "POST", 200, 0.001)
+    best = min(
+        timeit.repeat(lambda: metrics.request("/r", "POST", 200, 0.001), number=2000, repeat=20)
+    )
+    assert best / 2000 < 3e-6
+
+
+# -- logs -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def logs(capsys):
+    with captured(capsys) as begin:
+        yield begin
+
+
+TOKEN = "whim_" + "aB3-_" * 8 + "xyz"
+
+
+def test_logs_are_json_lines(logs):
+    lines = logs(log_format="json")
+    get("host").info("ready", rows=3, odd=object(), infinite=float("inf"))
+    get("whim.host").debug("not said")
+    logging.getLogger("uvicorn.error").info("Started %s", "it", extra={"color_message": "x"})
+    logging.getLogger("other").info("not said")
+    logging.getLogger("other").warning("careful")
+    first, second, third = (json.loads(line) for line in lines())
+    assert (first["event"], first["rows"], first["level"]) == ("ready", 3, "info")
+    assert first["logger"] == "whim.host"
+    assert first["timestamp"].endswith("Z")
+    assert (second["event"], second["logger"]) == ("Started it", "uvicorn.error")
+    assert third["event"] == "careful"
+
+
+def test_set_up_twice_says_things_once(logs):
+    logs()
+    lines = logs()
+    get("x").info("once")
+    assert len(lines()) == 1
+
+
+def test_text_is_one_line_and_obeys_nobody(logs):
+    lines = logs(log_level="debug")
+    get("host").debug("be\nware", space="a\x1b[31m b\r\n2026 error forged", n=1.5, empty="")
+    (line,) = lines()
+    assert "\x1b" not in line
+    assert "debug   be\\nware" in line
+    assert "n=1.5" in line
+    assert "empty=''" in line
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_no_secret_is_ever_logged(logs, log_format):
+    lines = logs(log_format=log_format, log_level="debug", access_log=True)
+    log = get("guard").bind(Authorization="Bearer hidden-a")
+    for name in ("token", "api_key", "key", "X-API-Key", "Ocp-Apim-Subscription-Key", "apiKey"):
+        log.info("by name", **{name: "hidden-b"})
+    log.info("more", whim_key="hidden-c", cookies={"a": "hidden-d"}, secret_env="hidden-e")
+    log.info("nested", headers={"authorization": "hidden-f", "ok": [{"Set-Cookie": "hidden-g"}]})
+    log.info("bodies", body=b"hidden-h", password="hidden-i")
+    log.warning("in text %s", TOKEN, path=f"/x?{TOKEN}", seen=[TOKEN], odd=TOKEN.encode())
+    log.info("a header: Bearer hidden-jjjjjjj")
+    try:
+        local = "hidden-k"
+        raise ValueError(f"token was {TOKEN}", len(local))
+    except ValueError:
+        log.exception("fault")
+        logging.getLogger("uvicorn.error").exception("Exception in ASGI application")
+    access = logging.getLogger("uvicorn.access")
+    access.info('%s - "%s %s HTTP/%s" %d', "1.2.3.4:5", "GET", "/v1?key=hidden-l", "1.1", 200)
+    logging.getLogger("other").warning("%s", {"authorization": f"Bearer {TOKEN}"})
+    logging.getLogger("httpx").info("HTTP Request: POST https://a.example/hidden-m")
+    text = "\n".join(lines())
+    assert "hidden" not in text
+    assert TOKEN not in text
+    assert "aB3-_" not in text
+    assert "ValueError" in text
+    assert "/v1" in text
+    assert text.count("***") > 10
+
+
+def test_access_lines_are_fields_and_off_unless_wanted(logs):
+    args = ('%s - "%s %s HTTP/%s" %d', "1.2.3.4:5", "GET", "/v1/spaces?limit=3", "1.1", 200)
+    lines = logs(log_format="json", access_log=True)
+    logging.getLogger("uvicorn.access").info(*args)
+    (line,) = map(json.loads, lines())
+    assert (line["event"], line["method"], line["path"]) == ("request", "GET", "/v1/spaces")
+    assert (line["status"], line["caller"]) == (200, "1.2.3.4:5")
+    lines = logs(log_format="json")
+    logging.getLogger("uvicorn.access").info(*args)
+    assert lines() == []
