@@ -1,0 +1,1 @@
+"""The service under load, beside the same stack that answers without deciding."""

@@ -1,0 +1,312 @@
+"""``Host``: the engine on an event loop. Replies wait for their commit, and nothing else waits.
+
+Waiting decisions are closed by the clock here; snapshots, rebuilds and what-ifs go to a clerk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whim.errors import WhimError
+from whim.serve import wire
+from whim.serve.behind import unpack
+from whim.serve.clerk import Clerk, ClerkError, Task, joined
+from whim.serve.engine import Engine
+from whim.serve.fold import Change, Fold
+from whim.serve.keys import Keys
+from whim.serve.limits import Rates
+from whim.serve.logging import get as get_log
+from whim.serve.metrics import Metrics
+from whim.serve.problems import ProblemError
+from whim.serve.settings import Settings, is_loopback
+from whim.serve.starter import DEMO, demo_config
+from whim.serve.tell import told
+from whim.serve.webhooks import Webhooks
+
+__all__ = ["Host", "Job"]
+
+_TICK = 0.25  # seconds: the longest that an ended waiting stays open
+_JOBS = 20  # what-ifs that are remembered
+_QUEUE = 4  # what-ifs that may wait
+
+
+class Job(msgspec.Struct):
+    """A what-if: how far it is, and what came of it."""
+
+    state: str = "waiting"  # then running, and done or failed
+    progress: float = 0.0
+    result: Any = None
+    error: str | None = None
+
+
+class Host:
+    """All that a running service holds.
+
+    Parameters
+    ----------
+    settings
+        As in ``whim.toml``.
+    clock
+        Nanoseconds since 1970.
+    """
+
+    def __init__(self, settings: Settings, *, clock: Callable[[], int] = time.time_ns) -> None:
+        self.settings = settings
+        self.data = Path(settings.data)
+        self.loopback = is_loopback(settings.host)
+        self.last_host = ""
+        self.log = get_log("whim")
+        self.keys = Keys(self.data / "keys.json")
+        self.rates = Rates(settings.rate, settings.burst) if settings.rate else None
+        self.metrics = Metrics()
+        self.engine: Engine
+        self.document = b""  # OpenAPI, set by the application
+        self.ready = False
+        self.problem: Exception | None = None
+        self.opened = asyncio.Event()
+        self.closing = asyncio.Event()
+        self.jobs: dict[str, Job] = {}
+        self._clock = clock
+        self._bells: dict[str, set[asyncio.Event]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._clerk = Clerk(self.data)
+        self._one_whatif = asyncio.Lock()
+        self._snapped: dict[int, int] = {}
+        self._hooks: Webhooks | None = None
+
+    # -- life -------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin to read the log; ``opened`` is set when that has ended, well or not."""
+        self._loop = asyncio.get_running_loop()
+        self._spawn(self._open())
+
+    async def _open(self) -> None:
+        began = time.perf_counter()
+        try:
+            self.engine = await asyncio.to_thread(
+                Engine, self.data, told=self._safe, clock=self._clock, on_change=self._on_change
+            )
+            self.metrics.engine = self.engine
+            if self.settings.demo and not self.engine.ever:
+                await self.waited(lambda t: self.engine.create(DEMO, demo_config(), t))
+            self._hooks = Webhooks(
+                self.settings, self.data, self.changes_after, lambda: list(self.engine.spaces),
+                self.metrics,
+            )  # fmt: skip
+        except WhimError as error:
+            self.problem = error
+            self.log.error("cannot start", reason=str(error))
+            return
+        finally:
+            if self.problem is not None:
+                self.opened.set()
+        took = time.perf_counter() - began
+        self.log.info("ready", rows=self.engine.recovered, seconds=round(took, 3))
+        for name in self.engine.spaces:
+            if self.engine.info(name).rebuilding:
+                self._spawn(self._rebuild(name))
+        self._spawn(self._tick())
+        self._spawn(self._snapshots())
+        self._spawn(self._hooks.run())
+        self.ready = True
+        self.opened.set()
+
+    async def close(self) -> None:
+        """Finish what was accepted, then close."""
+        self.ready = False
+        self.closing.set()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._clerk.close()
+        if self._hooks is not None:
+            await self._hooks.close()
+        if hasattr(self, "engine"):
+            await asyncio.to_thread(self.engine.close)
+
+    def end_streams(self) -> None:
+        """Let those who listen go, so that a shutdown need not wait for them."""
+        self.closing.set()
+        for bells in self._bells.values():
+            for bell in bells:
+                bell.set()
+
+    def must_be_ready(self) -> None:
+        """Refuse while the log is read, and after it failed."""
+        if not self.ready:
+            raise ProblemError(
+                503, "starting", "the service is reading its log; try again soon.", retry_after="1"
+            )
+        failed = self.engine.store.failed
+        if failed is not None:
+            raise failed
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.log.error("a task ended", task=task.get_name(), exc_info=task.exception())
+
+    # -- commits ----------------------------------------------------------------------------
+
+    def _safe(self, tokens: list[Any], error: Exception | None) -> None:
+        """From the log's thread: these may be answered."""
+        self._loop.call_soon_threadsafe(self._resolve, tokens, error)
+
+    def _resolve(self, tokens: list[asyncio.Future[None]], error: Exception | None) -> None:
+        for token in tokens:
+            if not token.done():
+                if error is None:
+                    token.set_result(None)
+                else:
+                    token.set_exception(error)
+
+    def token(self) -> asyncio.Future[None]:
+        """Given with an engine's call, it is done when the row is safe."""
+        return self._loop.create_future()
+
+    async def waited(self, act: Callable[[asyncio.Future[None]], Any]) -> Any:
+        """Do something with the engine and wait until its row is safe."""
+        token = self.token()
+        found = act(token)
+        await token
+        return found
+
+    async def synced(self) -> None:
+        """Wait until all rows queued so far are safe."""
+        await self.waited(lambda t: self.engine.store.append([], [], t))
+
+    # -- changes ----------------------------------------------------------------------------
+
+    def _on_change(self, found: list[tuple[str, int, Change]]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is gone
+            self._loop.call_soon_threadsafe(self._ring, found)
+
+    def _ring(self, found: list[tuple[str, int, Change]]) -> None:
+        for space, _, change in found:
+            self.metrics.change(space)
+            self.log.info("change", space=space, arm=change.event.arm, plays=change.event.plays)
+        for space in {space for space, _, _ in found}:
+            for bell in self._bells.get(space, ()):
+                bell.set()
+            if self._hooks is not None:
+                self._hooks.wake(space)
+
+    def changes_after(self, name: str, since: int, most: int = 1000) -> list[dict[str, Any]]:
+        """Changes of a space after row ``since``, as callers see them."""
+        space = self.engine.spaces.get(name)
+        return [] if space is None else told(self.engine, space, since, most)
+
+    @contextlib.contextmanager
+    def listening(self, name: str) -> Any:
+        """A bell that rings when a space reports a change, or when the service ends."""
+        bell = asyncio.Event()
+        bells = self._bells.setdefault(name, set())
+        bells.add(bell)
+        try:
+            yield bell
+        finally:
+            bells.discard(bell)
+            if not bells:
+                self._bells.pop(name, None)
+
+    # -- behind the scenes ------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        while True:
+            due = self.engine.tick()
+            wait = _TICK if due is None else (due - self.engine.now()) / 1e6
+            await asyncio.sleep(min(max(wait, 0.001), _TICK))
+
+    async def _snapshots(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.snapshot_seconds)
+            await self.snap()
+
+    async def snap(self) -> None:
+        """Write a snapshot of every space that has moved."""
+        for name, space in list(self.engine.spaces.items()):
+            seq = space.fold.seq
+            if self._snapped.get(space.number) == seq or self.engine.store.failed is not None:
+                continue
+            try:
+                await self._clerk.run(Task("snapshot", space.number, self.engine.in_force(name)))
+            except ClerkError as error:
+                self.log.warning("no snapshot", space=name, reason=str(error))
+                continue
+            self._snapped[space.number] = seq
+            self.metrics.snapshot(name)
+
+    async def change(self, name: str, config: wire.SpaceConfig) -> int:
+        """Ask for other parameters; the version that is being built."""
+        version: int = await self.waited(lambda t: self.engine.change(name, config, t))
+        self._spawn(self._rebuild(name))
+        return version
+
+    async def _rebuild(self, name: str) -> None:
+        number, wish = self.engine.begin_rebuild(name)
+        clerk = Clerk(self.data)
+        try:
+            await self.synced()
+            found, parts = await clerk.run(Task("rebuild", number, wish))
+            held = await asyncio.to_thread(Fold.from_bytes, *joined(parts))
+            changes = unpack(found)
+            more = await asyncio.to_thread(self.engine.catch_up, held, number)
+            await self.waited(lambda t: self.engine.swap(name, number, held, changes + more, t))
+            self.log.info("rebuilt", space=name, version=wish.version, skipped=held.skipped)
+        except WhimError as error:
+            self.log.warning("not rebuilt", space=name, version=wish.version, reason=str(error))
+            self.engine.rebuild_failed(name, wish.version, str(error))
+        finally:
+            await clerk.close()
+
+    # -- what if ----------------------------------------------------------------------------
+
+    def whatif(self, name: str, config: wire.SpaceConfig) -> str:
+        """Begin to replay a space's log under another configuration; the job's id."""
+        space = self.engine.space(name)
+        Fold(config)  # refuses what cannot be built
+        busy = sum(job.state in ("waiting", "running") for job in self.jobs.values())
+        if busy >= _QUEUE:
+            raise ProblemError(
+                429, "busy", f"at most {_QUEUE} what-ifs at a time, please.", retry_after="10"
+            )
+        key, job = uuid.uuid4().hex, Job()
+        self.jobs[key] = job
+        for old in list(self.jobs)[:-_JOBS]:
+            del self.jobs[old]
+        task = Task("whatif", space.number, wire.ConfigRow(name, space.fold.version, config))
+        self._spawn(self._whatif(job, task))
+        return key
+
+    async def _whatif(self, job: Job, task: Task) -> None:
+        def progress(share: float) -> None:
+            job.progress = share
+
+        async with self._one_whatif:
+            job.state = "running"
+            clerk = Clerk(self.data)
+            try:
+                job.result, _ = await clerk.run(task, progress)
+                job.state, job.progress = "done", 1.0
+            except ClerkError as error:
+                job.state, job.error = "failed", str(error)
+            finally:
+                await clerk.close()
+
+    def job(self, key: str) -> Job | None:
+        """A what-if by its id."""
+        return self.jobs.get(key)

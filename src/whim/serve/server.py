@@ -1,0 +1,116 @@
+"""``run``: the service as a process, from listening to the last reply."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from whim.serve.app import make
+from whim.serve.host import Host
+from whim.serve.keys import Keys
+from whim.serve.logging import set_up
+from whim.serve.settings import ConfigError, Settings, refuse_open
+
+__all__ = ["run"]
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Server(uvicorn.Server):
+    """Ends streams first, so that a shutdown waits only for work."""
+
+    host: Host
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.host.end_streams()
+        await super().shutdown(sockets)
+
+
+async def _serve(
+    settings: Settings, listening: socket.socket, ready: Callable[[str], None] | None
+) -> int:
+    host = Host(settings)
+    config = uvicorn.Config(
+        make(host), log_config=None, access_log=settings.access_log, server_header=False,
+        timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)), lifespan="on",
+        backlog=2048, h11_max_incomplete_event_size=1 << 16, timeout_keep_alive=30,
+    )  # fmt: skip
+    server = _Server(config)
+    server.host = host
+
+    async def watch() -> None:
+        await host.opened.wait()
+        if host.problem is not None:
+            server.should_exit = True
+        elif ready is not None:
+            ready(_address(settings, listening))
+
+    watching = asyncio.ensure_future(watch())
+    await server.serve(sockets=[listening])
+    watching.cancel()
+    return 1 if host.problem is not None else 0
+
+
+def _address(settings: Settings, listening: socket.socket) -> str:
+    name = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{name}:{listening.getsockname()[1]}"
+
+
+def _listen(settings: Settings) -> socket.socket:
+    """The socket, so that an address in use is said before anything is touched."""
+    try:
+        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConfigError(f"host must be an address of this machine, got {settings.host!r}: "
+                          f"{error}.") from None  # fmt: skip
+    family, kind, proto, _, address = found[0]
+    made = socket.socket(family, kind, proto)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind(address)
+    except OSError as error:
+        made.close()
+        raise ConfigError(
+            f"port must be free, got {settings.port} on {settings.host}: {error.strerror}."
+        ) from None
+    made.listen(2048)
+    made.setblocking(False)
+    return made
+
+
+def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> int:
+    """Serve until told to stop; the exit code.
+
+    Parameters
+    ----------
+    settings
+        As in ``whim.toml``.
+    ready
+        Called with the address once requests are taken.
+    """
+    data = Path(settings.data)
+    refuse_open(settings, Keys(data / "keys.json"))
+    set_up(settings)
+    listening = _listen(settings)
+    # uvicorn raises the signal that stopped it again when all is done; it has done its work
+    before = {sign: signal.signal(sign, lambda *_: None) for sign in _STOPS}
+    try:
+        with asyncio.Runner(loop_factory=_loop()) as runner:
+            return runner.run(_serve(settings, listening, ready))
+    finally:
+        listening.close()
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
+
+
+def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # not on every system
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,240 @@
+"""Kills a service at random moments under load, and holds what it acknowledged against its log.
+
+Workers talk HTTP to a real process. What they were told is kept; after each kill the log is read
+from outside: every acknowledged decision and reward must be there once, with the answer that was
+given, and snapshot + rest must equal the fold of the whole log. What was in flight is asked again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whim.serve import fold, wire
+from whim.serve.engine import Engine
+from whim.serve.fold import Fold
+
+SPACE = "news"
+CONFIG = {
+    "name": SPACE, "policy": "pslinucb-disjoint",
+    "context": {"size": 3, "constant": True}, "explore": 0.1, "holdback": 0.1,
+    "rewards": {"wait_seconds": 2.0},
+}  # fmt: skip
+
+
+def free_port() -> int:
+    """A port that nobody uses now."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+class Service:
+    """``whim serve`` as a process of its own."""
+
+    def __init__(self, data: Path, *more: str, port: int | None = None) -> None:
+        self.port = free_port() if port is None else port
+        self.data = data
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "whim", "serve", "--data", str(data), "--port", str(self.port),
+             *more],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.said: list[str] = []
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        self.said.extend(self.process.stderr)
+
+    def wait(self, seconds: float = 60) -> None:
+        """Until it is ready."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the service ended: {''.join(self.said)}")
+            with contextlib.suppress(OSError):
+                if self.ask("GET", "/readyz")[0] == 200:
+                    return
+            time.sleep(0.02)
+        raise AssertionError(f"the service was not ready in time: {''.join(self.said)}")
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        """One request on a connection of its own."""
+        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            return asked(link, method, path, body, **headers)
+        finally:
+            link.close()
+
+    def stop(self, how: int = signal.SIGTERM) -> int:
+        """End it; the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        code = self.process.wait(30)
+        self._listener.join(5)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return code
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop(signal.SIGKILL)
+
+
+def asked(
+    link: http.client.HTTPConnection, method: str, path: str, body: Any = None, **headers: str
+) -> tuple[int, Any]:
+    """Status and body, decoded if it is JSON."""
+    raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    link.request(method, path, raw, {k.replace("_", "-"): v for k, v in headers.items()})
+    reply = link.getresponse()
+    text = reply.read()
+    if reply.headers.get("content-type", "").startswith("application/json") and text:
+        return reply.status, json.loads(text)
+    return reply.status, text
+
+
+class Worker(threading.Thread):
+    """Decides and rewards until the service is gone, and remembers what it was told."""
+
+    def __init__(self, name: str, service: Service, told: Told, retry: list[Any]) -> None:
+        super().__init__(daemon=True)
+        self._tag, self._service, self._told = name, service, told
+        self._retry = retry
+        self.flying: list[Any] = []
+        self._random = random.Random(name)
+
+    def run(self) -> None:
+        """Until the connection breaks."""
+        link = http.client.HTTPConnection("127.0.0.1", self._service.port, timeout=30)
+        try:
+            for path, body in self._retry:
+                self._send(link, path, body)
+            count = 0
+            while True:
+                count += 1
+                key = f"{self._tag}-{count}"
+                context = [round(self._random.uniform(-1, 1), 3) for _ in range(3)]
+                pool = self._random.sample([f"a{i}" for i in range(9)], 5)
+                body = {"decision_id": key, "context": context, "candidates": pool}
+                self._send(link, "decisions", body)
+                if self._random.random() < 0.7:
+                    value = float(self._random.random() < 0.3)
+                    self._send(
+                        link, "rewards",
+                        {"decision_id": key, "value": value, "reward_id": f"r-{key}"},
+                    )  # fmt: skip
+        except (OSError, http.client.HTTPException):
+            pass  # it was killed; what was in flight is in ``flying``
+        finally:
+            link.close()
+
+    def _send(self, link: http.client.HTTPConnection, path: str, body: Any) -> None:
+        self.flying = [(path, body)]
+        status, found = asked(link, "POST", f"/v1/spaces/{SPACE}/{path}", body)
+        self.flying = []
+        if status != 200:
+            self._told.wrong.append((path, body, status, found))
+        elif path == "decisions":
+            self._told.decisions[body["decision_id"]] = found
+        else:
+            self._told.rewards[body["reward_id"]] = found["state"]
+
+
+class Told:
+    """All that was acknowledged."""
+
+    def __init__(self) -> None:
+        self.decisions: dict[str, Any] = {}
+        self.rewards: dict[str, str] = {}
+        self.wrong: list[Any] = []
+
+
+def check(data: Path, told: Told) -> tuple[int, int]:
+    """Read the log from outside and hold it against what was told; rows, and rows of rewards."""
+    engine = Engine(data)
+    try:
+        space = engine.space(SPACE)
+        whole = Fold(space.fold.config, space.fold.version)
+        decisions: dict[str, bytes] = {}
+        rewards: Counter[str] = Counter()
+        learnt: Counter[str] = Counter()
+        states: dict[str, set[str]] = {}
+        count = 0
+        for row in engine.store.rows(0, None, space.number):
+            whole.apply(row)
+            count += 1
+            if row.kind == fold.DECISION:
+                body = msgspec.msgpack.decode(row.body, type=wire.DecisionRow)
+                assert body.id not in decisions, f"{body.id} was decided twice"
+                decisions[body.id] = body.answer
+            elif row.kind == fold.REWARD:
+                reward = msgspec.msgpack.decode(row.body, type=wire.RewardRow)
+                assert reward.reward_id is not None
+                rewards[reward.reward_id] += 1
+                states.setdefault(reward.reward_id, set()).add(reward.state)
+                learnt[reward.id] += reward.learn is not None
+            elif row.kind == fold.EXPIRY:
+                for key, learn in msgspec.msgpack.decode(row.body, type=wire.Expiry).closed:
+                    learnt[key] += learn is not None
+        for key, answer in told.decisions.items():
+            assert key in decisions, f"{key} was acknowledged and is lost"
+            assert json.loads(decisions[key]) == answer, f"{key} was answered otherwise"
+        for key, state in told.rewards.items():
+            assert rewards[key] >= 1, f"reward {key} was acknowledged and is lost"
+            assert state in states[key], f"reward {key} was told {state}, logged {states[key]}"
+        twice = [key for key, n in learnt.items() if n > 1]
+        assert not twice, f"learnt twice: {twice[:5]}"
+        assert space.fold.digest() == whole.digest(), "the state must be the fold of the log"
+        return count, sum(rewards.values())
+    finally:
+        engine.close()
+
+
+def kills(data: Path, times: int, seed: int = 0, workers: int = 4, most: float = 1.0) -> Told:
+    """Start, drive, kill, check; again and again."""
+    chance = random.Random(seed)
+    told = Told()
+    retry: list[list[Any]] = [[] for _ in range(workers)]
+    data.mkdir(parents=True)
+    settings = data / "whim.toml"
+    settings.write_text("snapshot_seconds = 0.3\ndemo = false\n")
+    for turn in range(times):
+        with Service(data, "--config", str(settings)) as service:
+            service.wait()
+            if turn == 0:
+                assert service.ask("POST", "/v1/spaces", CONFIG)[0] == 201
+            crew = [Worker(f"{turn}-{i}", service, told, retry[i]) for i in range(workers)]
+            for worker in crew:
+                worker.start()
+            time.sleep(chance.uniform(0.05, most))
+            os.kill(service.process.pid, signal.SIGKILL)
+            for worker in crew:
+                worker.join(30)
+            retry = [worker.flying for worker in crew]
+        assert not told.wrong, told.wrong[:3]
+        rows, rewards = check(data, told)
+        sys.stderr.write(
+            f"kill {turn + 1}: {len(told.decisions)} decisions and {len(told.rewards)} rewards "
+            f"acknowledged, all among {rows} rows\n"
+        )
+        del rewards
+    return told
