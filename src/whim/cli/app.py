@@ -9,6 +9,7 @@ import typer
 from whim.cli import (
     convert,
     demo,
+    export,
     keys,
     log,
     paper,
@@ -41,6 +42,7 @@ app.command("report")(report.report)
 app.command("policies")(policies.policies)
 app.command("demo")(demo.demo)
 app.command("serve")(serve.serve)
+app.command("export")(export.export)
 app.add_typer(spaces.spaces, name="spaces")
 app.add_typer(keys.keys, name="keys")
 app.command("rebuild")(rebuild.rebuild)
