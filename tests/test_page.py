@@ -263,16 +263,7 @@ def test_the_login_sets_a_cookie_that_scripts_cannot_read(host, ask):
 
 @pytest.mark.parametrize(
     "onward",
-    [
-        r"//evil.example",
-        r"https://evil.example",
-        r"/\evil.example",
-        r"javascript:x",
-        r"a",
-        r"\\x",
-        r"/a\b",
-    ]
-    + ["/\n", ""],
+    ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:x", "/\n", "", "a\\"],
 )
 def test_the_login_leads_nowhere_else(ask, onward):
     assert forms.local(onward) == "/"
@@ -290,7 +281,7 @@ def test_a_form_that_is_too_long(host, ask):
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
 def test_templates_hold_no_inline_code(template):
     text = template.read_text("utf-8")
-    assert not re.search(r"\s(on[a-z]+|style|hx-on[^=]*|hx-vals|hx-headers)\s*=", text)
+    assert not re.search(r"\s(on[a-z]+|style|hx-on[^=]*|hx-vals|hx-headers)=[\"']", text)
     assert not re.search(r"<script(?![^>]*\ssrc=)", text)
     assert "<style" not in text
     assert "|safe" not in text.replace(" ", "")
@@ -408,6 +399,7 @@ def test_what_if_by_hand(engine, clock):
     assert found["logged"]["rate"] == pytest.approx(-shown.count("b") / 400)
     assert found["whatif"]["rate"] == 0.0
     assert found["relative"] is None  # nothing can be said relative to a loss
+    assert shares == sorted(shares)
     assert shares[-1] == 1.0
     assert found["warnings"] == []
     assert len(found["logged"]["curve"]) == len(found["whatif"]["curve"]) == 8

@@ -9,6 +9,7 @@ configuration gives what was logged. It runs in a process of its own, with no en
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from array import array
@@ -21,7 +22,7 @@ import numpy as np
 from whim.errors import InvalidInputError
 from whim.evaluate import Interval, Replayed, ReplayResult
 from whim.policies import POLICIES
-from whim.serve import fold, wire
+from whim.serve import fold, retention, wire
 from whim.serve.fold import DECODERS, Fold
 from whim.serve.space import NotFoundError
 from whim.serve.stats import MICRO
@@ -52,14 +53,20 @@ def run(
     progress
         Told the share of the log that is read.
     """
-    reader = LogReader(data / "log.db")
+    path = data / "log.db"
+    reader = LogReader(path)
     try:
         number, in_force = _find(reader, space)
         walk = _Walk(config, in_force)
         last = reader.last()[0]
-        for block in reader.blocks(0, last, number):
-            for seq, at, _, kind, _, body in block:
-                walk.take(seq, at, kind, body)
+        with contextlib.closing(retention.connect(path)) as connection:
+            base, upto = retention.read(connection, number), retention.trimmed(connection)
+        if base is not None:
+            walk.begin(base.arms)
+        for block in retention.stretches(reader, 0, last, number):
+            for row in block:
+                if retention.wanted(row[0], upto, base):
+                    walk.take(row[0], row[1], row[3], row[5])
             progress(block[-1][0] / last)
         version = in_force[-1][1].version
         found = reader.count_changes(number, version, 0, 1_000_000)
@@ -75,11 +82,9 @@ def _find(reader: LogReader, name: str) -> tuple[int, list[tuple[int, wire.Confi
     told: dict[int, wire.ConfigRow] = {}
     force: dict[int, list[tuple[int, wire.ConfigRow]]] = {}
     for row in reader.configs():
-        seq, _, number, kind, _, body = row
-        one = DECODERS[kind].decode(body)
-        told[number] = one
-        if one.config is not None and (kind == fold.BUILT or one.version == 1):
-            force.setdefault(number, []).append((seq, one))
+        one = told[row.space] = DECODERS[row.kind].decode(row.body)
+        if one.config is not None and (row.kind == fold.BUILT or one.version == 1):
+            force.setdefault(row.space, []).append((row.seq, one))
     for number, one in sorted(told.items(), reverse=True):
         if one.name == name and one.config is not None and number in force:
             return number, force[number]
@@ -103,6 +108,14 @@ class _Walk:
         self.flags = {name: array("b") for name in ("agreed", "own", "fair")}
         self.changes = self.skipped = 0
         self.drew = False  # the logged policy drew by itself
+        self.late = False  # the log's beginning is gone
+
+    def begin(self, arms: list[wire.Choice]) -> None:
+        """Know the features of arms that came before what is left of the log."""
+        self.late = True
+        for choice in arms:
+            with contextlib.suppress(InvalidInputError):
+                self.fold.meet([choice], lenient=True)
 
     def take(self, seq: int, at: int, kind: int, body: bytes) -> None:
         """A row of the log."""
@@ -145,8 +158,8 @@ class _Walk:
         self.drew = self.drew or self._draws
         self._asked[row.id] = (at / MICRO, weight, agreed, row.mode != "holdback", fair)
         held.decided(
-            seq, at, row.id, ids[row.place], x, row.probability, row.mode, agreed, row.deferred,
-            row.due,
+            seq, at, row.id, ids[row.place], x.tobytes(), row.probability, row.mode, agreed,
+            row.deferred, row.due,
         )  # fmt: skip
 
     def _closed(self, key: str, learn: float | None) -> None:
@@ -266,6 +279,11 @@ def _warnings(walk: _Walk, n: int, unfair: int, effective: float) -> list[str]:
         said.append(
             f"On {unfair} of {n} decisions some candidates had no chance to be shown: there, only "
             "what both agree on can be judged, and the estimate leans towards what was shown."
+        )
+    if walk.late:
+        said.append(
+            "The beginning of the log is gone (retention): the other policy starts from nothing "
+            "where the log begins now, which the logged one did not."
         )
     if walk.drew:
         said.append(
