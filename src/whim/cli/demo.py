@@ -186,6 +186,8 @@ class _Show:
             typer.echo(f"{'opened' if opened else 'open'} {page}\n")
             typer.echo(f"{_RATE} readers a second, for {self._seconds:g} seconds; Ctrl-C ends it")
             self._began = time.monotonic()
+            await self._serve(client, 1)  # the first decision takes longer: code is loaded
+            self._began = time.monotonic()
             watching = asyncio.ensure_future(self._watch(client))
             try:
                 await self._read(client)

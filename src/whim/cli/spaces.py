@@ -89,6 +89,8 @@ def show(name: _Name, url: _Url = _URL, key: _Key = None, as_json: _Json = False
         return
     config = _plain(info)["config"]
     typer.echo(f"{info.name}: version {info.version}, {_state(info)}")
+    if info.failed:
+        typer.echo(f"version {info.wanted} could not be built: {info.failed}")
     typer.echo(f"{info.arms:,} arms, {info.steps:,} rewards learnt, {info.waiting:,} waiting")
     for field, value in config.items():
         shown = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
@@ -174,13 +176,15 @@ def _waited(client: Client, name: str, version: int) -> bool:
         if info.version >= version:
             return True
         if not info.rebuilding:
-            raise WhimError(f"{name} must be rebuilt as version {version}: it failed, see its log.")
+            why = info.failed or "another change came."
+            raise WhimError(f"{name} could not be rebuilt as version {version}: {why}")
         time.sleep(0.1)
 
 
 def _state(info: SpaceInfo) -> str:
     shadow = ", shadow" if info.config.shadow else ""
-    return ("rebuilding" if info.rebuilding else "serves") + shadow
+    failed = ", not rebuilt" if info.failed else ""
+    return ("rebuilding" if info.rebuilding else "serves") + failed + shadow
 
 
 def _plain(info: SpaceInfo) -> dict[str, Any]:

@@ -44,12 +44,17 @@ class UnreachableError(ServiceError):
 
 
 class SpaceInfo(msgspec.Struct, kw_only=True):
-    """A space: ``steps`` are rewards learnt, ``waiting`` decisions whose reward may still come."""
+    """A space: ``steps`` are rewards learnt, ``waiting`` decisions whose reward may still come.
+
+    While it is rebuilding, ``wanted`` is the version to come; ``failed`` says why it did not.
+    """
 
     name: str
     version: int
     config: SpaceConfig
+    wanted: int = 0
     rebuilding: bool = False
+    failed: str | None = None
     arms: int = 0
     waiting: int = 0
     steps: int = 0
