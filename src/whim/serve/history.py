@@ -107,7 +107,7 @@ class History:
         for block in retention.stretches(self._reader, 0, self.last, self.number):
             for row in block:
                 if retention.wanted(row[0], self._trimmed, self.base):
-                    yield Row(*row)
+                    yield Row(*row[:6])
             done = (block[-1][0] - first) / max(1, self.last - first)
             tell(low + (high - low) * done)
 
