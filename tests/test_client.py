@@ -423,6 +423,103 @@ def test_a_stream_that_is_refused_or_never_there(
         follow(1, space="s")
 
 
+# -- the real service ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    data = tmp_path_factory.mktemp("real") / "data"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "whim", "serve", "--port", "0", "--data", str(data)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    yield process.stdout.readline().split()[-1]
+    process.terminate()
+    process.communicate(timeout=30)
+
+
+def test_a_space_s_life_over_the_wire(real: str) -> None:
+    with whim.Client(real, space="life") as client:
+        rules = {"wait_seconds": 100}
+        made = client.create("life", context={"size": 2}, rewards=rules, baseline="random")
+        assert (made.name, made.version, made.config.context.size) == ("life", 1, 2)
+        with pytest.raises(ServiceError) as twice:
+            client.create("life")
+        assert (twice.value.status, twice.value.code) == (409, "conflict")
+
+        first = client.decide([1.0, 0.0], ["a", "b"], decision_id="d1")
+        assert client.decide([1.0, 0.0], ["a", "b"], decision_id="d1") == first
+        with pytest.raises(ServiceError, match="same body") as other:
+            client.decide([0.0, 1.0], ["a", "b"], decision_id="d1")
+        assert (other.value.status, other.value.path) == (409, "$.decision_id")
+        assert client.reward("d1", 1.0).state == "learnt"
+        with pytest.raises(ServiceError, match=r"\$.decision_id must be a decision"):
+            client.reward("nobody", 1.0)
+
+        answers = client.decide_many(
+            [{"context": [1.0, 0.0], "candidates": ["a"]}, {"context": [1.0], "candidates": ["a"]}]
+        )
+        assert isinstance(answers[0], client_module.Answer)
+        assert isinstance(answers[1], ServiceError)
+        assert answers[1].path is not None
+        assert answers[1].path.startswith("$.decisions[1]")
+        told = [
+            {"decision_id": answers[0].decision_id, "value": 1},
+            {"decision_id": "x", "value": 1},
+        ]
+        results = client.reward_many(told)
+        assert isinstance(results[0], client_module.Rewarded)
+        assert isinstance(results[1], ServiceError)
+
+        later = client.decide([1.0, 0.0], ["a"], deferred=True)
+        assert client.activate(later.decision_id)
+        assert not client.activate(later.decision_id)
+        assert {arm.arm: arm.decisions > 0 for arm in client.arms()}.keys() == {"a", "b"}
+        client.retire_arms(["b"])
+        assert [arm.arm for arm in client.arms()] == ["a"]
+        counts = client.stats()["counts"]
+        assert (counts["decisions"], counts["rewards_learnt"]) == (3, 2)
+        assert client.changes() == []
+
+        version = client.change("life", policy="ucb", context={"size": 2})
+        assert version == 2
+        end = time.monotonic() + 60
+        while client.space("life").version != 2:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        client.retire("life")
+        assert "life" not in {info.name for info in client.spaces()}
+        with pytest.raises(ServiceError) as gone:
+            client.stats()
+        assert (gone.value.status, gone.value.code) == (404, "not_found")
+
+
+def test_a_change_comes_down_the_stream_as_it_is_found(real: str) -> None:
+    async def play() -> list[Any]:
+        async with whim.AsyncClient(real, space="turn") as client:
+            await client.create("turn", context={"size": 1})
+
+            async def first() -> Any:
+                stream = client.stream()
+                async with contextlib.aclosing(stream):  # type: ignore[type-var]
+                    return await anext(stream)
+
+            watching = asyncio.ensure_future(first())
+            for value in (1.0, 0.8) * 20 + (0.0, 0.2) * 10:
+                made = await client.decide([1.0], ["toys"])
+                await client.reward(made.decision_id, value)
+            found = await asyncio.wait_for(watching, 30)
+            return [found, *(await client.changes()), await client.changes(found.seq)]
+
+    live, kept, after = asyncio.run(play())
+    assert live == kept
+    assert after == []
+    assert (live.arm, live.space, live.features) == ("toys", "turn", ["x[0]"])
+    assert 38 < live.began < 44
+    assert live.theta_before[0] > 0.7 > live.theta_after[0]
+
+
 # -- without the extra -----------------------------------------------------------------------------
 
 

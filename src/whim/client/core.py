@@ -250,6 +250,7 @@ class Core:
             "timeout": timeout,
             "headers": {"Authorization": f"Bearer {key}"} if key else {},
             "trust_env": not _loopback(parts.hostname),  # no proxy between here and here
+            "verify": parts.scheme == "https",  # reading certificates takes its time
         }
 
     def talk(self, call: Call[T]) -> Generator[Call[T] | float, Any, T]:
