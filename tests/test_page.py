@@ -113,7 +113,7 @@ def test_a_space_with_a_change_shows_what_moved(engine, clock, ask):
     found = ask("/spaces/news")
     assert found.status_code == 200
     assert 'data-seq="' in found.text
-    assert "Lift over holdback" in found.text
+    assert "over holdback" in found.text
     assert "&lt;b&gt;device&lt;/b&gt;=phone" in found.text
     latest = views.latest(engine, "news")
     assert latest
@@ -183,6 +183,7 @@ def test_nothing_yet(engine, ask):
     assert "curl -X POST http://here/v1/spaces/news/decisions" in text
     assert "/v1/spaces/news/rewards" in text
     assert "None found so far" in text
+    assert 'id="arms-poll"' in text
     assert ask("/page/spaces/news/series").json()["t"] == []
     engine.create("items", wire.SpaceConfig(
         policy="pslinucb-hybrid", context=wire.Features(size=2), items=wire.Features(size=1)
@@ -342,8 +343,9 @@ def test_lift_by_hand():
     assert found.policy.value == 0.6
     assert found.holdback.value == 0.4
     assert found.lift.value == pytest.approx(0.5)
-    spread = 1.959963984540054 * np.sqrt(0.0024 + 2.25 * 0.0024) / 0.4
-    assert found.lift.high - found.lift.value == pytest.approx(spread)
+    spread = 1.959963984540054 * np.sqrt(0.0024 / 0.36 + 0.0024 / 0.16)
+    assert found.lift.low == pytest.approx(1.5 * np.exp(-spread) - 1)
+    assert found.lift.high == pytest.approx(1.5 * np.exp(spread) - 1)
 
 
 def test_a_thin_point_takes_earlier_ones_in():

@@ -12,27 +12,22 @@ _MOST = 6  # moves shown of a change
 
 
 def spark(values: Sequence[float | None], width: float = 96, height: float = 24) -> str:
-    """A line through the values as an SVG path; None and nan leave gaps.
+    """A line through the values as an SVG path; it goes on over those that are not known.
 
-    >>> spark([0.0, 1.0], 10, 10)
+    >>> spark([0.0, None, 1.0], 10, 10)
     'M1.5 8.5L8.5 1.5'
     """
-    known = [v for v in values if v is not None and math.isfinite(v)]
-    if len(values) < 2 or not known:
+    known = [(i, v) for i, v in enumerate(values) if v is not None and math.isfinite(v)]
+    if not known:
         return ""
-    low, high = min(known), max(known)
-    span = high - low
-    parts: list[str] = []
-    pen = "M"
-    for i, v in enumerate(values):
-        if v is None or not math.isfinite(v):
-            pen = "M"
-            continue
-        x = 1.5 + (width - 3) * i / (len(values) - 1)
+    low, high = min(v for _, v in known), max(v for _, v in known)
+    span, last = high - low, max(len(values) - 1, 1)
+    points = []
+    for i, v in known:
+        x = 1.5 + (width - 3) * i / last
         y = height / 2 if span <= 0 else 1.5 + (height - 3) * (1 - (v - low) / span)
-        parts.append(f"{pen}{x:g} {y:g}" if pen == "M" else f"L{x:.4g} {y:.4g}")
-        pen = "L"
-    return "".join(parts)
+        points.append(f"{x:.4g} {y:.4g}")
+    return "M" + "L".join(points) + ("h.1" if len(points) == 1 else "")
 
 
 def moves(

@@ -58,15 +58,17 @@ def rate(n: float, total: float, squares: float) -> Interval | None:
 
 
 def lift(ours: Bin) -> Interval | None:
-    """The policy's rate over the holdback's, minus one, by linearising the ratio."""
-    if ours.closed < 2 or ours.held < 2 or ours.held_total <= 0:
+    """The policy's rate over the holdback's, minus one; its logarithm is what is taken as normal.
+
+    With few in the holdback the ratio itself is far from it, and would reach below -100 %.
+    """
+    if ours.closed < 2 or ours.held < 2 or ours.total <= 0 or ours.held_total <= 0:
         return None
     a, b = ours.total / ours.closed, ours.held_total / ours.held
     va = max(ours.squares / ours.closed - a * a, 0.0) / ours.closed
     vb = max(ours.held_squares / ours.held - b * b, 0.0) / ours.held
-    value = a / b
-    spread = _Z * math.sqrt(va + value * value * vb) / b
-    return Interval(value - 1, value - 1 - spread, value - 1 + spread)
+    spread = min(_Z * math.sqrt(va / (a * a) + vb / (b * b)), 50.0)
+    return Interval(a / b - 1, a / b * math.exp(-spread) - 1, a / b * math.exp(spread) - 1)
 
 
 def over(bins: Iterable[tuple[int, Bin]], width: int) -> Rates:

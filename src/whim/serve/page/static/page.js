@@ -43,7 +43,7 @@
   function problem(name, text) {
     if (text) problems.set(name, text); else problems.delete(name);
     const box = document.getElementById("lost");
-    const said = [...problems.values()].join(" ");
+    const said = [...new Set(problems.values())].join(" ");
     if (box.textContent !== said) box.textContent = said;
     box.hidden = !said;
     const button = document.getElementById("live");
