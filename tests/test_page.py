@@ -171,8 +171,26 @@ def test_arms_are_sorted_and_paged(engine, clock, ask):
     last = ask("/page/spaces/news/arms?sort=arm&down=0&page=3").text
     assert re.findall(r">(arm-\d+)</span>", last) == arms[100:]
     down = ask("/page/spaces/news/arms?sort=mean&down=1").text
+    assert (
+        re.findall(
+            r">(arm-\d+)</span>", ask("/page/spaces/news/arms?q=ARM-01&sort=arm&down=0").text
+        )
+        == arms[10:20]
+    )
+    assert "No arm has this" in ask("/page/spaces/news/arms?q=<b>").text
     means = [float(m) for m in re.findall(r'number">(\d\.\d+)</td>\n<td class="number ends', down)]
     assert means == sorted(means, reverse=True)
+
+
+def test_very_many_arms_are_looked_through_in_turns(engine, ask):
+    engine.create("many", wire.SpaceConfig(context=wire.Features(size=1)))
+    every = [f"arm-{i:04}" for i in range(2600)]
+    for start in (1300, 0):
+        body = wire.DecisionBody(candidates=every[start : start + 1300], context=[1.0])
+        engine.decide("many", body, b"")
+    last = ask("/page/spaces/many/arms?sort=arm&down=0&page=999").text
+    assert re.findall(r">(arm-\d+)</span>", last) == every[1950:2000]
+    assert "The 600 arms after these" in last
 
 
 def test_nothing_yet(engine, ask):

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from whim.evaluate import Interval, Replayed
+from whim.evaluate import Interval
+from whim.evaluate.replayed import _rate
 from whim.serve.stats import MICRO, Bin, Stats
 
 __all__ = ["Rates", "lift", "now", "over", "rate", "series", "settled", "spark_values"]
@@ -53,8 +52,7 @@ def rate(n: float, total: float, squares: float) -> Interval | None:
     """Mean reward with its interval; None of nothing."""
     if n <= 0:
         return None
-    count, sum_, sum_squares = (np.array([float(part)]) for part in (n, total, squares))
-    return Replayed(count, count, sum_, sum_squares).interval
+    return _rate(n, total, squares)
 
 
 def lift(ours: Bin) -> Interval | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
@@ -17,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 from whim.errors import WhimError
 from whim.serve import wire
 from whim.serve.page import forms, views
+from whim.serve.page.arms import arms
 from whim.serve.page.render import STATIC, render
 from whim.serve.problems import problem_of
 from whim.serve.space import NotFoundError
@@ -142,20 +144,21 @@ def _origin(request: Request) -> str:
     return str(request.base_url).rstrip("/")
 
 
-def _all_cards(request: Request) -> dict[str, Any]:
-    engine = request.app.state.host.engine
-    return {
-        "cards": [views.card(engine, name) for name in sorted(engine.spaces)],
-        "origin": _origin(request),
-    }
+async def _all_cards(request: Request) -> dict[str, Any]:
+    engine, cards = request.app.state.host.engine, []
+    for name in sorted(engine.spaces):
+        if name in engine.spaces:  # others have their turn in between
+            cards.append(views.card(engine, name))
+        await asyncio.sleep(0)
+    return {"cards": cards, "origin": _origin(request)}
 
 
 async def _spaces(request: Request) -> Response:
-    return _page(request, "spaces.html", **_all_cards(request))
+    return _page(request, "spaces.html", **await _all_cards(request))
 
 
 async def _cards(request: Request) -> Response:
-    return _part("_cards.html", **_all_cards(request))
+    return _part("_cards.html", **await _all_cards(request))
 
 
 async def _space(request: Request) -> Response:
@@ -164,7 +167,7 @@ async def _space(request: Request) -> Response:
         request,
         "space.html",
         **_told(request),
-        arms=_arms_asked(request),
+        arms=await _arms_asked(request),
         changes=views.changes(engine, name, _integer(request, "before")),
         config=views.config(engine, name),
         form=_form(engine.space(name).config, name),
@@ -184,19 +187,20 @@ async def _summary(request: Request) -> Response:
     return _part("_summary.html", **_told(request), **views.shell(engine))
 
 
-def _arms_asked(request: Request) -> dict[str, Any]:
+async def _arms_asked(request: Request) -> dict[str, Any]:
     query = request.query_params
-    return views.arms(
+    return await arms(
         request.app.state.host.engine,
         request.path_params["space"],
         query.get("sort", "decisions"),
         query.get("down", "1") != "0",
         _integer(request, "page", 1) or 1,
+        query.get("q", "")[:256],
     )
 
 
 async def _arms(request: Request) -> Response:
-    return _part("_arms.html", arms=_arms_asked(request))
+    return _part("_arms.html", arms=await _arms_asked(request))
 
 
 async def _changes(request: Request) -> Response:

@@ -20,18 +20,16 @@ from whim.serve.space import Space
 from whim.serve.stats import MICRO
 
 __all__ = [
-    "PER_PAGE", "arms", "card", "changes", "compared", "config",
+    "card", "changes", "compared", "config",
     "duration", "example", "explores", "latest",
-    "params", "percent", "policies", "series", "shell", "summary",
+    "params", "percent", "policies", "said", "series", "shell", "summary",
 ]  # fmt: skip
 
-PER_PAGE = 50
 _CHANGES = 10  # a page of the timeline
 _DAY = 86_400 * MICRO
 _MARKS = 100  # changes drawn in the chart
 _UNFIT = frozenset(("oracle-restart",))
 _HIDDEN = frozenset(("n_features", "n_item_features", "n_cross_features", "seed", "ties"))
-SORTS = ("arm", "decisions", "plays", "mean", "width", "changed")
 
 
 def shell(engine: Engine) -> dict[str, Any]:
@@ -128,50 +126,7 @@ def series(engine: Engine, name: str) -> dict[str, Any]:
     return {
         **rates.series(bins, width),
         "holdback": bool(sum(held.held for _, held in bins)),
-        "changes": [{"t": at / MICRO, "arm": _said(event["arm"])} for _, at, event in found],
-    }
-
-
-# -- arms -------------------------------------------------------------------------------------
-
-
-def arms(
-    engine: Engine, name: str, sort: str = "decisions", down: bool = True, page: int = 1
-) -> dict[str, Any]:
-    """A page of the arms."""
-    space = engine.space(name)
-    rows = [_arm(row) for row in space.arms_view()]
-    sort = sort if sort in SORTS else "decisions"
-    if sort == "arm":
-        rows.sort(key=lambda row: row["arm"], reverse=down)
-    else:
-        known = [row for row in rows if row[sort] is not None]
-        known.sort(key=lambda row: row[sort], reverse=down)
-        rows = known + [row for row in rows if row[sort] is None]
-    pages = max(1, math.ceil(len(rows) / PER_PAGE))
-    page = min(max(page, 1), pages)
-    shown = rows[(page - 1) * PER_PAGE : page * PER_PAGE]
-    for row in shown:
-        row["spark"] = spark(row["trend"])
-    return {
-        "name": name, "rows": shown, "count": len(rows), "page": page, "pages": pages,
-        "first": (page - 1) * PER_PAGE + 1, "sort": sort, "down": down,
-    }  # fmt: skip
-
-
-def _arm(row: Any) -> dict[str, Any]:
-    ends = (row.low, row.high)
-    known = all(end is not None and math.isfinite(end) for end in ends)
-    return {
-        "arm": _said(row.arm),
-        "decisions": row.decisions,
-        "plays": row.plays,
-        "mean": row.mean,
-        "low": row.low if known else None,
-        "high": row.high if known else None,
-        "width": row.high - row.low if known else None,
-        "trend": row.trend,
-        "changed": row.last_change_at,
+        "changes": [{"t": at / MICRO, "arm": said(event["arm"])} for _, at, event in found],
     }
 
 
@@ -210,13 +165,13 @@ def _change(seq: int, at: int, event: dict[str, Any], held: Any) -> dict[str, An
         **event,
         "seq": seq,
         "at": at,
-        "arm": _said(event["arm"]),
-        "group": None if event["group"] is None else _said(event["group"]),
+        "arm": said(event["arm"]),
+        "group": None if event["group"] is None else said(event["group"]),
         "moves": moves(before, after, names),
     }
 
 
-def _said(arm: Any) -> str:
+def said(arm: Any) -> str:
     """An arm's id as text; policies with one model for all name none."""
     return "all arms" if arm is None else str(arm)
 
