@@ -350,13 +350,13 @@ def _features(
         return [float(value) for value in straight]
     found: dict[str, float] = {}
     for name, value in told.items():
-        if name not in but:
+        if name not in but and not name.startswith("_"):
             _flatten(name, value, found)
     return found
 
 
 def _flatten(name: str, value: Any, into: dict[str, float]) -> None:
-    if name.rpartition(".")[2].startswith("_") or value is None or value is False:
+    if value is None or value is False:
         return
     if isinstance(value, dict):
         for inner, each in value.items():

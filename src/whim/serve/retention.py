@@ -46,7 +46,7 @@ CREATE TABLE IF NOT EXISTS base_page (
 _PAGE = 1 << 17
 _STRETCH = 1 << 15  # rows a look, so that no reader keeps the log from being tidied
 _WINDOW = 4000
-_HOLD = 0.005  # seconds of the write lock that batches aim at
+_HOLD = 0.003  # seconds of the write lock that batches aim at
 
 
 class Base(NamedTuple):
@@ -328,7 +328,7 @@ class _Trim:
                     lambda batch=batch: run.executemany("DELETE FROM log WHERE seq=?", batch)  # type: ignore[misc]
                 )
                 count += len(batch)
-                size = max(8, min(2000, int(size * _HOLD / max(took, _HOLD / 2))))
+                size = max(8, min(500, int(size * _HOLD / max(took, _HOLD / 2))))
             if len(found) < _WINDOW:
                 break
             after = found[-1][0]
