@@ -5,19 +5,44 @@ Nothing here needs an ``Engine``: a log to read, the snapshots, and which space.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import collections
+import contextlib
+import gc
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
-from whim.serve import fold, wire
-from whim.serve.fold import Change, Fold
+from whim.serve import fold, retention, wire
+from whim.serve.fold import Change, Fold, Raw
 from whim.serve.pages import Snapshots
-from whim.serve.store import LogReader
+from whim.serve.store import LogReader, StoreError
 from whim.types import ChangeEvent
 
-__all__ = ["Shadows", "advance", "open_spaces", "pack", "rebuild", "unpack"]
+__all__ = [
+    "Shadows",
+    "advance",
+    "advance_all",
+    "open_spaces",
+    "pack",
+    "rebuild",
+    "start",
+    "unpack",
+    "wishes",
+]
 
 Progress = Callable[[int], None]
+
+
+@contextlib.contextmanager
+def no_sweeps() -> Iterator[None]:
+    """Without sweeps for cycles: folding makes none, and the sweeps take as long as it does."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 def advance(
@@ -29,19 +54,72 @@ def advance(
 ) -> list[Change]:
     """Fold the rows of a space that came since; ``progress`` is told how far it is, by row."""
     found: list[Change] = []
-    for block in reader.blocks(held.seq, until, number):
-        found += held.apply_many(block)
-        if progress is not None:
-            progress(held.seq)
+    began, upto, base = held.seq, reader.trimmed(), None
+    if began < upto:
+        base = _base(reader, number)
+    with no_sweeps():
+        for block in reader.blocks(held.seq, until, number):
+            if block[0][0] <= upto:
+                block = [row for row in block if retention.wanted(row[0], upto, base)]
+            found += held.apply_many(block)
+            if progress is not None:
+                progress(held.seq)
+    if reader.trimmed() > max(began, upto):
+        raise StoreError(f"rows of space {number} must stay while they are read, got fewer.")
     return found
+
+
+def advance_all(reader: LogReader, folds: dict[int, Fold], known: Collection[int]) -> int:
+    """Fold the rows of many spaces, each from where it is, in one reading; how many rows.
+
+    A row of a space that is not ``known`` is an error.
+    """
+    count, upto = 0, reader.trimmed()
+    bases = {n: _base(reader, n) for n, held in folds.items() if held.seq < upto}
+    if known and not folds:
+        return 0
+    with no_sweeps():
+        for block in reader.blocks(min((held.seq for held in folds.values()), default=0)):
+            rows: dict[int, list[Raw]] = collections.defaultdict(list)
+            for row in block:
+                rows[row[2]].append(row)
+            for number, some in rows.items():
+                if number not in known:
+                    raise StoreError(
+                        f"row {some[0][0]} of {reader.path.name} must be of a space that was made, "
+                        f"got number {number}."
+                    )
+                held = folds.get(number)
+                if held is None:
+                    continue
+                if some[0][0] <= max(held.seq, upto):
+                    base, seq = bases.get(number), held.seq
+                    some = [r for r in some if r[0] > seq and retention.wanted(r[0], upto, base)]
+                held.apply_many(some)
+                count += len(some)
+    return count
+
+
+def _base(reader: LogReader, number: int) -> retention.Base | None:
+    with contextlib.closing(retention.connect(reader.path)) as connection:
+        return retention.read(connection, number)
+
+
+def start(reader: LogReader, number: int, told: wire.ConfigRow, held: Fold | None = None) -> Fold:
+    """Where to fold a space on from: ``held``, a snapshot, if it will do, else the beginning."""
+    assert told.config is not None
+    upto = reader.trimmed()
+    if held is not None and held.version == told.version and upto <= held.seq <= reader.last()[0]:
+        return held
+    base = _base(reader, number) if upto else None
+    return retention.begin(base, told.config, told.version)
 
 
 def rebuild(
     reader: LogReader, number: int, told: wire.ConfigRow, progress: Progress | None = None
 ) -> tuple[Fold, list[Change]]:
-    """Fold the whole log of a space under another configuration."""
-    assert told.config is not None
-    held = Fold(told.config, told.version)
+    """Fold the log of a space from the beginning, under another configuration."""
+    held = start(reader, number, told)
     return held, advance(reader, held, number, None, progress)
 
 
@@ -51,6 +129,12 @@ def wishes(reader: LogReader) -> dict[int, tuple[wire.ConfigRow, wire.ConfigRow]
     for row in reader.configs():
         told = fold.DECODERS[row.kind].decode(row.body)
         first = row.space not in found
+        before = 0 if first else found[row.space][0].version
+        if told.version != before + (row.kind == fold.CONFIG):
+            raise StoreError(
+                f"{reader.path.name} must hold every change of {told.name}, got version "
+                f"{told.version} after {before}."
+            )
         if first or row.kind == fold.BUILT or told.config is None:
             found[row.space] = told, told
         else:
@@ -85,9 +169,9 @@ class Shadows:
         held = self._held.pop(number, None)  # not kept if it stops within a row
         if held is None or held.version != told.version:
             held = self._snapshots.read(number)
-        if held is None or held.version != told.version or held.seq > self._reader.last()[0]:
-            assert told.config is not None
-            held = Fold(told.config, told.version)
+            if held is None:
+                self._snapshots.forget(number)  # what is there may be damaged: all of it anew
+        held = start(self._reader, number, told, held)
         advance(self._reader, held, number)
         pages = self._snapshots.write(number, held)
         self._held[number] = held
@@ -96,7 +180,6 @@ class Shadows:
     def forget(self, number: int) -> None:
         """A space was retired."""
         self._held.pop(number, None)
-        self._snapshots.forget(number)
 
 
 # -- changes, from one process to another -----------------------------------------------------

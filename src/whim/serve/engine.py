@@ -18,12 +18,20 @@ import msgspec
 
 from whim.errors import WhimError
 from whim.serve import fold, wire
-from whim.serve.behind import Shadows, advance, open_spaces, rebuild, wishes
-from whim.serve.fold import Change, Fold, Raw, Row
+from whim.serve.behind import (
+    Shadows,
+    advance,
+    advance_all,
+    open_spaces,
+    rebuild,
+    start,
+    wishes,
+)
+from whim.serve.fold import Change, Fold, Row
 from whim.serve.ids import Ids
 from whim.serve.pages import Snapshots
 from whim.serve.space import ConflictError, NotFoundError, Space
-from whim.serve.store import DataLock, Store, StoreError
+from whim.serve.store import DataLock, Store
 
 __all__ = ["BusyError", "Engine", "Info", "advance", "open_spaces"]
 
@@ -137,29 +145,10 @@ class Engine:
             self._configs[number], self._in_force[number] = wish, told
             if told.config is None:
                 continue
-            held = self.snapshots.read(number)
-            if held is None or held.version != told.version or held.seq > self.store.last_seq:
-                held = Fold(told.config, told.version)
-            folds[number] = held
+            held = folds[number] = start(self.store, number, told, self.snapshots.read(number))
             self.spaces[told.name] = Space(number, told.name, held)
-        if not folds and self._numbers:
-            return 0
-        count = 0
-        for block in self.store.blocks(min((held.seq for held in folds.values()), default=0)):
-            rows: dict[int, list[Raw]] = {}
-            for row in block:
-                rows.setdefault(row[2], []).append(row)
-            for number, some in rows.items():
-                if number not in self._configs:
-                    raise StoreError(
-                        f"row {some[0][0]} of {self.store.path.name} must be of a space that was "
-                        f"made, got number {number}."
-                    )
-                held = folds.get(number)
-                if held is not None:
-                    some = [row for row in some if row[0] > held.seq]
-                    held.apply_many(some)
-                    count += len(some)
+        self.snapshots.keep(set(folds))
+        count = advance_all(self.store, folds, self._configs.keys())
         for space in self.spaces.values():
             space.reschedule()
         return count

@@ -43,7 +43,7 @@ _LISTS = 4096  # of candidates that are remembered, since pages show the same on
 _UNFIT = frozenset(("oracle-restart",))  # it is told the truth, which no service knows
 
 
-Raw = tuple[int, int, int, int, str | None, bytes]
+Raw = tuple[int, int, int, int, str | None, bytes, int]  # as it is stored: checksum last
 
 
 class Row(NamedTuple):
@@ -78,7 +78,7 @@ class Pending(Struct, array_like=True):
     deferred: bool
     total: float = 0.0
     count: int = 0
-    seen: list[str] = []
+    seen: list[str] | None = None
 
 
 class _Asked(Struct, array_like=True):
@@ -172,7 +172,7 @@ class Fold:
             except InvalidInputError:  # it does not fit what the space has become
                 self._skip(seq)
             else:
-                self._asked(seq, at, asked, x)
+                self._asked(seq, at, asked, x.tobytes())
             return []
         if kind in (CONFIG, BUILT):
             self.seq = seq
@@ -187,21 +187,26 @@ class Fold:
         """
         found: list[Change] = []
         if self.policy.randomised:  # its draws may depend on what it has learnt
-            for seq, at, _, kind, _, body in rows:
+            for seq, at, _, kind, _, body, _ in rows:
                 found += self._apply(seq, at, kind, body)
             return found
         asked = [_ASKED.decode(row[5]) for row in rows if row[3] == DECISION]
         x, fits = self.context.many([one.context for one in asked], lenient=True)
-        each = zip(asked, x, fits, strict=True)
+        flat, size = x.tobytes(), x.itemsize * self.context.size
+        vectors = [flat[i * size : (i + 1) * size] for i in range(len(asked))]
+        each = zip(asked, vectors, fits, strict=True)
+        reward = DECODERS[REWARD].decode
         self._late, self._news = [], found
         try:
-            for seq, at, _, kind, _, body in rows:
+            for seq, at, _, kind, _, body, _ in rows:
                 if kind == DECISION:
                     one, vector, fit = next(each)
                     if fit:
                         self._asked(seq, at, one, vector)
                     else:
                         self._skip(seq)
+                elif kind == REWARD:
+                    self._rewarded(seq, at, reward(body))
                 else:
                     self._apply(seq, at, kind, body)
             self._catch_up()
@@ -213,7 +218,7 @@ class Fold:
         self.seq = seq
         self.skipped += 1
 
-    def _asked(self, seq: int, at: int, row: _Asked, x: F64) -> None:
+    def _asked(self, seq: int, at: int, row: _Asked, x: bytes) -> None:
         """A decision of the log: its arms are met, and a policy that draws draws again."""
         raw = bytes(row.candidates)
         ids = self._lists.get(raw)
@@ -228,7 +233,7 @@ class Fold:
                     self._lists.clear()
                 self._lists[raw] = ids
         if self.policy.randomised:  # its stream moves on, as it did live
-            self.policy.select(x if self._contextual else None, ids)
+            self.policy.select(np.frombuffer(x).copy() if self._contextual else None, ids)
         self.decided(
             seq, at, row.id, ids[row.place], x, row.probability, row.mode, row.wanted == row.place,
             row.deferred, row.due,
@@ -236,21 +241,19 @@ class Fold:
         return None
 
     def decided(
-        self, seq: int, at: int, key: str, arm: str | int, x: F64, probability: float, mode: str,
+        self, seq: int, at: int, key: str, arm: str | int, x: bytes, probability: float, mode: str,
         agreed: bool, deferred: bool, due: int,
     ) -> None:  # fmt: skip
         """A decision among arms that were met."""
         self.seq = seq
         self.stats.decided(at, mode, arm)
-        self.pending[key] = Pending(
-            at, due, arm, x.tobytes(), probability, mode, agreed, deferred, 0.0, 0, []
-        )
+        self.pending[key] = Pending(at, due, arm, x, probability, mode, agreed, deferred)
 
     def took(self, seq: int, at: int, row: Any) -> list[Change]:
         """A reward, an end of waiting, an activation, or arms that were retired."""
-        self.seq = seq
         if type(row) is wire.RewardRow:
             return self._rewarded(seq, at, row)
+        self.seq = seq
         if type(row) is wire.Expiry:
             found = []
             for key, learn in row.closed:
@@ -273,7 +276,7 @@ class Fold:
         return []
 
     def _rewarded(self, seq: int, at: int, row: wire.RewardRow) -> list[Change]:
-        state = row.state
+        self.seq, state = seq, row.state
         self.stats.rewarded(state)
         waiting = self.pending.get(row.id)
         if waiting is None or state in ("late", "duplicate"):
@@ -281,7 +284,7 @@ class Fold:
         waiting.total += row.value
         waiting.count += 1
         if row.reward_id is not None:
-            waiting.seen.append(row.reward_id)
+            waiting.seen = [*(waiting.seen or ()), row.reward_id]
         if state == "learnt":
             return self._close(seq, at, row.id, row.learn)
         return []

@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from whim.serve.store import LogReader
 
@@ -42,13 +44,19 @@ class Ids:
         a, b, c = h & _MASK, h >> 19 & _MASK, h >> 38 & _MASK
         return bool(bits[a >> 3] >> (a & 7) & bits[b >> 3] >> (b & 7) & bits[c >> 3] >> (c & 7) & 1)
 
+    def _add_all(self, found: list[tuple[int, str]]) -> None:
+        hashes = np.fromiter(map(hash, found), np.int64, len(found))
+        bits = np.frombuffer(self._bits, np.uint8)
+        for shift in (0, 19, 38):
+            places = hashes >> shift & _MASK
+            np.bitwise_or.at(bits, places >> 3, (1 << (places & 7)).astype(np.uint8))
+
     def learn(self, reader: LogReader, seconds: float) -> bool:
         """Go on with the ids of the log for so long; whether all of them are known."""
         end = time.monotonic() + seconds
         while self._at is not None:
             found = reader.keys(self._at, _STEP)
-            for space, key in found:
-                self.add(space, key)
+            self._add_all(found)
             self._at = found[-1] if len(found) == _STEP else None
             if time.monotonic() >= end:
                 break

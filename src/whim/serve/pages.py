@@ -15,6 +15,7 @@ import zlib
 from pathlib import Path
 
 from whim.serve.fold import Fold
+from whim.serve.store import StoreError
 
 __all__ = ["Snapshots"]
 
@@ -64,17 +65,21 @@ class Snapshots:
 
     def _open(self) -> None:
         self._connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        self._connection.execute("PRAGMA busy_timeout=10000")
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=NORMAL")  # a lost one costs time, not truth
         self._connection.executescript(_SCHEMA)
 
     def _set_aside(self) -> None:
-        self._connection.close()
-        for ending in ("", "-wal", "-shm"):
-            old = self.path.with_name(self.path.name + ending)
-            if old.exists():
-                old.replace(old.with_name(old.name + ".damaged"))
-        self._open()
+        try:
+            self._connection.close()
+            for ending in ("", "-wal", "-shm"):
+                old = self.path.with_name(self.path.name + ending)
+                if old.exists():
+                    old.replace(old.with_name(old.name + ".damaged"))
+            self._open()
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"{self.path.name} must be writable: {error}.") from None
 
     def write(self, space: int, held: Fold) -> int:
         """Write what changed since the last one; how many pages that were."""
@@ -142,6 +147,16 @@ class Snapshots:
         self._crcs.pop(space, None)
         for table in ("page", "snapshot"):
             self._connection.execute(f"DELETE FROM {table} WHERE space=?", (space,))
+
+    def keep(self, spaces: set[int]) -> None:
+        """Drop the snapshots of all but these."""
+        try:
+            found = self._connection.execute("SELECT DISTINCT space FROM page").fetchall()
+            for (space,) in found:
+                if space not in spaces:
+                    self.forget(space)
+        except sqlite3.Error:
+            self._set_aside()
 
     def close(self) -> None:
         """Done with it."""

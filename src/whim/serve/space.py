@@ -17,7 +17,7 @@ from whim.serve import fold, wire
 from whim.serve.fold import Change, Fold, Row
 from whim.serve.stats import MICRO, ArmCounts
 
-__all__ = ["ArmView", "ConflictError", "NotFoundError", "Space", "draws"]
+__all__ = ["ArmView", "ConflictError", "NotFoundError", "Space", "chance", "draws"]
 
 _encode = msgspec.msgpack.encode
 _answer = msgspec.json.Encoder().encode
@@ -37,6 +37,14 @@ def draws(seed: int, key: str) -> tuple[float, float, float]:
     data = digest.digest()
     a, b, c = (int.from_bytes(data[i : i + 8], "little") >> 11 for i in (0, 8, 16))
     return a * 2.0**-53, b * 2.0**-53, c * 2.0**-53
+
+
+def chance(config: wire.SpaceConfig, place: int, wanted: int, n: int) -> float:
+    """How likely the candidate at ``place`` of ``n`` is shown when the policy wants another."""
+    by_base = 1.0 / n if config.baseline == "random" else float(place == 0)
+    by_policy = config.explore / n + (1 - config.explore) * (place == wanted)
+    share = 1.0 if config.shadow else config.holdback
+    return share * by_base + (1 - share) * by_policy
 
 
 def _sayable(encode: Callable[[Any], bytes], value: Any) -> bytes:
@@ -131,9 +139,8 @@ class Space:
             digest, answer,
         )  # fmt: skip
         logged = Row(seq, at, self.number, fold.DECISION, key, _sayable(_encode, row))
-        held.decided(
-            seq, at, key, ids[place], x, probability, mode, wanted == place, body.deferred, due
-        )
+        agreed, late = wanted == place, body.deferred
+        held.decided(seq, at, key, ids[place], x.tobytes(), probability, mode, agreed, late, due)
         heapq.heappush(self._due, (due, key))
         return logged, answer
 
@@ -150,10 +157,7 @@ class Space:
             place, mode = base, "holdback"
         elif v < config.explore:
             place, mode = any_place, "explore"
-        by_base = 1.0 / n if config.baseline == "random" else float(place == 0)
-        by_policy = config.explore / n + (1 - config.explore) * (place == wanted)
-        share = 1.0 if config.shadow else config.holdback
-        return place, mode, share * by_base + (1 - share) * by_policy  # type: ignore[return-value]
+        return place, mode, chance(config, place, wanted, n)  # type: ignore[return-value]
 
     # -- rewards ----------------------------------------------------------------------------
 
@@ -165,7 +169,7 @@ class Space:
         row = wire.RewardRow(body.decision_id, body.value, "kept", None, body.reward_id)
         if waiting is None or (at >= waiting.due and not waiting.deferred):
             row.state = "late"
-        elif body.reward_id is not None and body.reward_id in waiting.seen:
+        elif body.reward_id is not None and body.reward_id in (waiting.seen or ()):
             row.state = "duplicate"
         elif self.config.rewards.combine == "earliest":
             if waiting.count:

@@ -100,6 +100,7 @@ class Stats:
         self.arms: dict[str | int, ArmCounts] = {}
         self.trend_width = _FIRST_BIN
         self.since: int | None = None
+        self._trend_end = 0  # the first bin that the trends have no room for
         self.changed = 0  # when a change was last reported that no arm alone gave away
 
     def _bin(self, at: int) -> Bin:
@@ -133,8 +134,8 @@ class Stats:
         counts = self.counts
         counts["decisions"] += 1
         counts[_DECISIONS[mode]] += 1
-        self._bin(at).decisions += 1
-        self._arm(arm).decisions += 1
+        (self.bins.get(at // self.width) or self._bin(at)).decisions += 1
+        (self.arms.get(arm) or self._arm(arm)).decisions += 1
 
     def rewarded(self, state: str) -> None:
         """A reward came, whatever became of it."""
@@ -151,7 +152,7 @@ class Stats:
         if waiting.count:
             counts["matched"] += 1
             self.delay += at - waiting.at
-        into = self._bin(waiting.at)
+        into = self.bins.get(waiting.at // self.width) or self._bin(waiting.at)
         if waiting.mode == "holdback":
             into.held += 1
             into.held_total += learn
@@ -166,18 +167,15 @@ class Stats:
             self.shadow[1] += learn * weight
             self.shadow[2] += weight
         if live:
-            self._learnt(at, self._arm(waiting.arm), learn)
+            self._learnt(at, self.arms.get(waiting.arm) or self._arm(waiting.arm), learn)
 
     def _learnt(self, at: int, arm: ArmCounts, learn: float) -> None:
         arm.closed += 1
         arm.total += learn
         arm.squares += learn * learn
-        if self.since is None:
-            self.since = at
         key = at // self.trend_width
-        while key - self.since // self.trend_width >= _TREND and self.trend_width < _WIDEST:
-            self._widen()
-            key = at // self.trend_width
+        if key >= self._trend_end:
+            key = self._open_trend(at)
         trend = arm.trend
         if trend is None:
             return
@@ -188,6 +186,19 @@ class Stats:
             trend.append((key, 1, learn))
             if trend[0][0] <= key - _TREND:
                 arm.trend = [b for b in trend if b[0] > key - _TREND]
+
+    def _open_trend(self, at: int) -> int:
+        """Make room in the trends for a time; its bin."""
+        if self.since is None:
+            self.since = at
+        while at // self.trend_width - self.since // self.trend_width >= _TREND:
+            if self.trend_width == _WIDEST:
+                self._trend_end = 1 << 62  # from now on the oldest go
+                break
+            self._widen()
+        else:
+            self._trend_end = self.since // self.trend_width + _TREND
+        return at // self.trend_width
 
     def _widen(self) -> None:
         self.trend_width *= 2

@@ -36,6 +36,7 @@ FORMAT = 2
 _MOST = 1000  # rows a commit: more gain nothing and make the first of them wait
 _HEAVY = 1 << 22  # bytes a commit, for the same reason
 _BLOCK = 2048  # rows read at a time
+_PAGE = 8192  # bytes: three decisions with twenty candidates, where 4096 would hold one
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS log (
@@ -139,53 +140,58 @@ class LogReader:
         except sqlite3.Error as error:
             raise self._unreadable(error) from None
 
-    def _held(self, rows: list[Any]) -> list[Raw]:
-        """Rows without their checksums, which they match."""
-        found = []
+    def _held(self, rows: list[Raw]) -> list[Raw]:
+        """The rows, which match their checksums."""
         for seq, at, space, kind, key, body, crc in rows:
-            head = _head(seq, at, space, kind)
-            if _crc(body, _crc(head if key is None else head + key.encode())) != crc:
+            try:
+                head = _head(seq, at, space, kind)
+                found = _crc(body, _crc(head if key is None else head + key.encode()))
+            except (TypeError, AttributeError, struct.error):  # not even of the right kind
+                found = None
+            if found != crc:
                 raise StoreError(
                     f"row {seq} of {self.path.name} must match its checksum: it was altered."
                 )
-            found.append((seq, at, space, kind, key, body))
-        return found
+        return rows
 
     def last(self) -> tuple[int, int]:
         """Number and time of the last row."""
         found = self._all("SELECT * FROM log ORDER BY seq DESC LIMIT 1")
         return self._held(found)[0][:2] if found else (0, 0)
 
+    def trimmed(self) -> int:
+        """The row up to which others may have gone, see ``retention``; 0: none has."""
+        found = self._all("SELECT value FROM meta WHERE name = 'trimmed'")
+        return int(found[0][0]) if found else 0
+
     def blocks(
         self, after: int = 0, until: int | None = None, space: int | None = None
     ) -> Iterator[list[Raw]]:
-        """Rows after one and up to another, in order, many at a time."""
-        reader = _connect(self.path, "rw")  # of its own: others may read meanwhile
-        try:
-            where, values = "seq > ?", [after]
-            if until is not None:
-                where, values = where + " AND seq <= ?", [*values, until]
-            if space is not None:
-                where, values = where + " AND space = ?", [*values, space]
-            cursor = reader.execute(f"SELECT * FROM log WHERE {where} ORDER BY seq", values)
-            expected = after + 1
-            while block := self._held(cursor.fetchmany(_BLOCK)):
-                if space is None:
-                    if block[-1][0] - expected + 1 != len(block):
-                        self._missing(block, expected)
-                    expected = block[-1][0] + 1
-                yield block
-        except sqlite3.Error as error:
-            raise self._unreadable(error) from None
-        finally:
-            reader.close()
+        """Rows after one and up to another, in order, many at a time.
 
-    def _missing(self, block: list[Raw], expected: int) -> None:
-        for i, row in enumerate(block):
-            if row[0] != expected + i:
+        Each block is a look of its own, so that a long reading does not keep the log from being
+        tidied.
+        """
+        where, values = "seq > ?", [after]
+        if until is not None:
+            where, values = where + " AND seq <= ?", [after, until]
+        if space is not None:
+            where, values = where + " AND space = ?", [*values, space]
+        sql = f"SELECT * FROM log WHERE {where} ORDER BY seq LIMIT {_BLOCK}"
+        while block := self._held(self._all(sql, tuple(values))):
+            if space is None and block[-1][0] - values[0] != len(block):
+                self._must_be_whole(block, values[0] + 1)
+            yield block
+            values[0] = block[-1][0]
+
+    def _must_be_whole(self, block: list[Raw], expected: int) -> None:
+        trimmed = self.trimmed()
+        for row in block:
+            if row[0] > max(expected, trimmed + 1):
                 raise StoreError(
-                    f"{self.path.name} must hold every row, got {row[0]} after {expected + i - 1}."
+                    f"{self.path.name} must hold every row, got {row[0]} after {expected - 1}."
                 )
+            expected = row[0] + 1
 
     def rows(
         self, after: int = 0, until: int | None = None, space: int | None = None
@@ -193,12 +199,12 @@ class LogReader:
         """The same, one by one."""
         for block in self.blocks(after, until, space):
             for row in block:
-                yield Row(*row)
+                yield Row(*row[:6])
 
     def configs(self) -> list[Row]:
         """Rows that make, change and retire spaces, all of them."""
         found = self._held(self._all("SELECT * FROM log WHERE kind <= 2 ORDER BY seq"))
-        return [Row(*row) for row in found]
+        return [Row(*row[:6]) for row in found]
 
     def decision(self, space: int, key: str) -> Row | None:
         """A decision by its id."""
@@ -208,7 +214,7 @@ class LogReader:
             )
         except UnicodeEncodeError:  # what cannot be written is not there
             return None
-        return Row(*self._held(found)[0]) if found else None
+        return Row(*self._held(found)[0][:6]) if found else None
 
     def keys(self, after: tuple[int, str], most: int) -> list[tuple[int, str]]:
         """Spaces and ids of decisions, in their order, after one of them."""
@@ -292,7 +298,7 @@ class Store(LogReader):
         self.failed: StoreError | None = None
         try:
             self._writing = _connect(path, "rwc")
-            for pragma in ("journal_mode=WAL", "synchronous=FULL"):
+            for pragma in (f"page_size={_PAGE}", "journal_mode=WAL", "synchronous=FULL"):
                 self._writing.execute(f"PRAGMA {pragma}")
             self._writing.executescript(_SCHEMA)
             self._writing.execute(
