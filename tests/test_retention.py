@@ -11,6 +11,7 @@ import pytest
 import whim.logs
 from tests.test_engine import CONFIGS, SECOND, ask, clock, engine, folded, reward, traffic
 from whim.serve import retention, wire
+from whim.serve.engine import Engine
 from whim.serve.export import to_columns
 from whim.serve.fold import BUILT, DECISION, Fold
 from whim.serve.history import History
@@ -282,3 +283,32 @@ def test_without_a_base_all_begins_with_nothing_learnt(engine, clock):
         == Fold(CONFIGS["score test"]).digest()
     )
     assert from_base(engine, "s").digest() == folded(engine, "s").digest()
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_a_restart_goes_on_from_the_base(tmp_path, clock, kind, snapshot):
+    data = tmp_path / "data"
+    engine = Engine(data, clock=clock)
+    engine.create("s", CONFIGS[kind])
+    traffic(engine, clock, "s", 30, seed=1)
+    if snapshot:
+        engine.snapshot("s")  # older than the base will be
+    traffic(engine, clock, "s", 60, seed=2)
+    trim(engine, cut(engine, 0.7))
+    live = engine.space("s").fold.digest()
+    engine.close()
+    again = Engine(data, clock=clock)
+    assert again.space("s").fold.digest() == live
+    traffic(again, clock, "s", 20, seed=3)
+    again.snapshot("s")
+    trim(again, cut(again, 0.5))
+    again.change("s", msgspec.structs.replace(CONFIGS[kind], explore=0.5))
+    again.swap("s", *again.rebuilt("s"))
+    again.store.flush()
+    live = again.space("s").fold.digest()
+    again.close()
+    last = Engine(data, clock=clock)
+    assert last.space("s").fold.version == 2
+    assert last.space("s").fold.digest() == live
+    last.close()
