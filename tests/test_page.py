@@ -242,6 +242,8 @@ def test_rebuilding_is_said(engine, ask):
     engine.change("news", msgspec.structs.replace(CONFIG, explore=0.3))
     assert "Being rebuilt" in ask("/page/spaces/news/summary").text
     assert "rebuilding" in ask("/page/spaces").text
+    engine.rebuild_failed("news", 2, "it is <odd>.")
+    assert "it is &lt;odd&gt;" in ask("/page/spaces/news/summary").text
 
 
 def test_starting_and_not_starting(host, ask):

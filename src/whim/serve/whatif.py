@@ -27,7 +27,7 @@ from whim.serve.fold import DECODERS, Fold
 from whim.serve.space import NotFoundError
 from whim.serve.stats import MICRO
 from whim.serve.store import LogReader
-from whim.types import F64, I64
+from whim.types import F64
 
 __all__ = ["run"]
 
@@ -200,7 +200,7 @@ def _result(
     return {
         "logged": _side(_rate(reward[own]), was, _label(logged), found),
         "whatif": _side(_snips(weight, reward, agreed), ours, _label(config), walk.changes),
-        "relative": _relative(places, bins, weight, reward, own),
+        "relative": _relative(at, weight, reward, own),
         "matched": int(agreed.sum()),
         "events": n,
         "effective": effective,
@@ -227,8 +227,14 @@ def _snips(weight: F64, reward: F64, agreed: Any) -> Interval | None:
     return Interval(value.value, max(value.low, 0.0), min(value.high, 1.0))
 
 
-def _relative(places: I64, bins: int, weight: F64, reward: F64, own: Any) -> Any:
-    """The one over the other, minus one; stretches of time are drawn anew, both together."""
+def _relative(at: F64, weight: F64, reward: F64, own: Any) -> dict[str, float] | None:
+    """The one over the other, minus one; stretches of the log are drawn anew, both together."""
+    n = len(at)
+    bins = min(_BINS, n // 4)
+    if bins < 2:
+        return None
+    places = np.empty(n, np.int64)
+    places[np.argsort(at, kind="stable")] = np.arange(n) * bins // n
 
     def sums(values: F64) -> F64:
         found: F64 = np.bincount(places, values, bins).astype(np.float64)
@@ -237,11 +243,13 @@ def _relative(places: I64, bins: int, weight: F64, reward: F64, own: Any) -> Any
     none = np.zeros(bins)
     ours = Replayed(none, sums(weight), sums(weight * reward), none)
     theirs = Replayed(none, sums(own * 1.0), sums(own * reward), none)
-    if bins < 2 or not weight.any() or theirs.total <= 0:
+    if not weight.any() or theirs.total <= 0:
         return None
     result = ReplayResult({}, {"whatif": [ours], "logged": [theirs]})
     value, low, high = _finite(result.relative("whatif", "logged"))
-    return None if value is None or low is None else {"value": value, "low": low, "high": high}
+    if value is None or low is None or high is None:
+        return None
+    return {"value": value, "low": low, "high": high}
 
 
 def _side(rate: Interval | None, curve: list[Any], label: str, changes: int) -> dict[str, Any]:
