@@ -95,8 +95,8 @@ def _compare(
     row: dict[str, Any] = {
         "space": name, "version": told.version, "until": until, "rows": rows,
         "seconds": seconds, "rows_per_second": rows / seconds if seconds > 0 else None,
-        "base": None if base is None else base.seq, "digest": whole.digest(), "snapshot": None, "rest": None, "digest_of_snapshot": None,
-        "equal": None,
+        "base": None if base is None else base.seq, "digest": whole.digest(), "snapshot": None,
+        "rest": None, "digest_of_snapshot": None, "equal": None,
     }  # fmt: skip
     if held is not None:
         row["snapshot"] = held.seq
