@@ -225,7 +225,10 @@ def kills(data: Path, times: int, seed: int = 0, workers: int = 4, most: float =
             crew = [Worker(f"{turn}-{i}", service, told, retry[i]) for i in range(workers)]
             for worker in crew:
                 worker.start()
-            time.sleep(chance.uniform(0.05, most))
+            before = len(told.decisions)
+            while len(told.decisions) == before and any(w.is_alive() for w in crew):
+                time.sleep(0.001)
+            time.sleep(chance.uniform(0, most))
             os.kill(service.process.pid, signal.SIGKILL)
             for worker in crew:
                 worker.join(30)

@@ -33,13 +33,15 @@ class ClerkError(WhimError):
 class Task(msgspec.Struct):
     """What it is asked: ``snapshot``, ``rebuild`` or ``whatif`` of a space, or to ``trim`` the log.
 
-    ``before`` is the time, in microseconds, up to which rows may go.
+    ``before`` is the time, in microseconds, up to which rows may go; ``given_up`` has versions of
+    spaces that cannot be built, so that nobody waits for them.
     """
 
     do: str
     number: int
     told: wire.ConfigRow
     before: int = 0
+    given_up: dict[int, int] = {}
 
 
 class Word(msgspec.Struct, omit_defaults=True):

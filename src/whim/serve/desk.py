@@ -34,14 +34,13 @@ class Desk:
         if task.do == "rebuild":
             return self._rebuild(task, progress)
         if task.do == "trim":
-            return retention.trim(self._data / "log.db", task.before)._asdict(), []
+            done = retention.trim(self._data / "log.db", task.before, given_up=task.given_up)
+            return done._asdict(), []
         if task.do == "whatif" and task.told.config is not None:
             return whatif.run(self._data, task.told.name, task.told.config, progress), []
         raise WhimError(f"do must be a task that is known, got {task.do!r}.")
 
-    def _rebuild(
-        self, task: Task, progress: Callable[[float], None]
-    ) -> tuple[bytes, list[bytes]]:
+    def _rebuild(self, task: Task, progress: Callable[[float], None]) -> tuple[bytes, list[bytes]]:
         last = max(1, self._reader.last()[0])
         held, changes = behind.rebuild(
             self._reader, task.number, task.told, lambda seq: progress(min(1.0, seq / last))

@@ -353,6 +353,11 @@ class Engine:
         if space is not None and self._configs[space.number].version == version:
             self._failed[space.number] = version, message
 
+    @property
+    def given_up(self) -> dict[int, int]:
+        """Versions that cannot be built, by the number of their space."""
+        return {number: version for number, (version, _) in self._failed.items()}
+
     def catch_up(self, held: Fold, number: int) -> list[Change]:
         """Fold what was committed since a rebuild began, so that little is left for ``swap``."""
         return advance(self.store, held, number)

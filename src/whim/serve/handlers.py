@@ -154,7 +154,7 @@ async def create_space(host: Host, call: Call) -> Info:
     """A new space."""
     fields = {name: getattr(call.body, name) for name in wire.SpaceConfig.__struct_fields__}
     name = call.body.name
-    await host.waited(lambda t: host.engine.create(name, wire.SpaceConfig(**fields), t))
+    await host.create(name, wire.SpaceConfig(**fields))
     return host.engine.info(name)
 
 

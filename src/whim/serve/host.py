@@ -27,13 +27,14 @@ from whim.serve.logging import get as get_log
 from whim.serve.metrics import Metrics
 from whim.serve.problems import ProblemError
 from whim.serve.settings import Settings, is_loopback
-from whim.serve.starter import DEMO, demo_config
+from whim.serve.starter import DEMO, demo_config, warm
 from whim.serve.tell import told
 from whim.serve.webhooks import Webhooks
 
 __all__ = ["Host", "Job"]
 
 _TICK = 0.25  # seconds: the longest that an ended waiting stays open
+_TRIM = 3600.0  # seconds from one look for rows that are too old to the next
 _JOBS = 20  # what-ifs that are remembered
 _QUEUE = 4  # what-ifs that may wait
 
@@ -97,7 +98,9 @@ class Host:
             )
             self.metrics.engine = self.engine
             if self.settings.demo and not self.engine.ever:
-                await self.waited(lambda t: self.engine.create(DEMO, demo_config(), t))
+                await self.create(DEMO, demo_config())
+            for space in list(self.engine.spaces.values()):
+                await asyncio.to_thread(warm, space.config)
             self._hooks = Webhooks(
                 self.settings, self.data, self.changes_after, lambda: list(self.engine.spaces),
                 self.metrics,
@@ -109,6 +112,8 @@ class Host:
         finally:
             if self.problem is not None:
                 self.opened.set()
+        if self.keys.problem is not None:
+            self.log.error("nothing is let in", reason=self.keys.problem)
         took = time.perf_counter() - began
         self.log.info("ready", rows=self.engine.recovered, seconds=round(took, 3))
         for name in self.engine.spaces:
@@ -117,6 +122,8 @@ class Host:
         self._spawn(self._tick())
         self._spawn(self._snapshots())
         self._spawn(self._hooks.run())
+        if self.settings.retention_days is not None:
+            self._spawn(self._retention(self.settings.retention_days))
         self.ready = True
         self.opened.set()
 
@@ -250,6 +257,26 @@ class Host:
             self._snapped[space.number] = seq
             self.metrics.snapshot(name)
 
+    async def _retention(self, days: float) -> None:
+        """Take rows out of the log that are older than was asked for."""
+        nothing = wire.ConfigRow("", 0, None)
+        while True:
+            before = self.engine.now() - round(days * 86_400e6)
+            task = Task("trim", 0, nothing, before, self.engine.given_up)
+            try:
+                found, _ = await self._clerk.run(task)
+            except ClerkError as error:
+                self.log.warning("not trimmed", reason=str(error))
+                found = {"rows": 0, "more": False}
+            if found["rows"]:
+                self.log.info("trimmed", rows=found["rows"])
+            await asyncio.sleep(1.0 if found["more"] else _TRIM)
+
+    async def create(self, name: str, config: wire.SpaceConfig) -> None:
+        """Make a space."""
+        await asyncio.to_thread(warm, config)
+        await self.waited(lambda t: self.engine.create(name, config, t))
+
     async def change(self, name: str, config: wire.SpaceConfig) -> int:
         """Ask for other parameters; the version that is being built."""
         version: int = await self.waited(lambda t: self.engine.change(name, config, t))
@@ -264,6 +291,7 @@ class Host:
             found, parts = await clerk.run(Task("rebuild", number, wish))
             held = await asyncio.to_thread(Fold.from_bytes, *joined(parts))
             changes = unpack(found)
+            await asyncio.to_thread(warm, held.config)
             more = await asyncio.to_thread(self.engine.catch_up, held, number)
             await self.waited(lambda t: self.engine.swap(name, number, held, changes + more, t))
             self.log.info("rebuilt", space=name, version=wish.version, skipped=held.skipped)

@@ -6,6 +6,7 @@ space is made when the first request comes.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated, Any
 
 import msgspec
@@ -15,7 +16,7 @@ from whim.serve import wire
 from whim.serve.host import Host
 from whim.serve.problems import ProblemError
 from whim.serve.routes import Call, Route
-from whim.serve.space import chance
+from whim.serve.space import ConflictError, chance
 from whim.serve.starter import personalizer_config
 
 __all__ = ["ROUTES"]
@@ -89,7 +90,8 @@ def flat(given: list[dict[str, Any]] | None, path: str) -> dict[str, Any]:
 async def _space(host: Host) -> str:
     name = host.settings.personalizer_space
     if name not in host.engine.spaces:
-        await host.waited(lambda t: host.engine.create(name, personalizer_config(), t))
+        with contextlib.suppress(ConflictError):  # another request made it meanwhile
+            await host.create(name, personalizer_config())
     return name
 
 

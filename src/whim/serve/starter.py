@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from whim.serve import wire
+import numpy as np
 
-__all__ = ["DEMO", "demo_config", "personalizer_config"]
+from whim.serve import wire
+from whim.serve.fold import build
+
+__all__ = ["DEMO", "demo_config", "personalizer_config", "warm"]
 
 DEMO = "demo"
 
@@ -34,3 +37,12 @@ def personalizer_config() -> wire.SpaceConfig:
         items=wire.Features(rest=8, constant=True),
         explore=0.2,
     )
+
+
+def warm(config: wire.SpaceConfig) -> None:
+    """Load the machine code that a space needs, so that its first decision need not."""
+    policy, context, items = build(config)
+    arms, x = ["a", "b"], np.zeros(context.size) if policy.n_features is not None else None
+    policy.add_arms(arms, np.zeros((2, items.size)) if items.size else None)
+    policy.ranked(x, arms, draw=True)
+    policy.update("a", x, 0.0)

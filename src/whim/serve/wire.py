@@ -28,7 +28,9 @@ __all__ = [
     "SpaceConfig",
 ]
 
-Name = Annotated[str, Meta(min_length=1, max_length=64, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+# the end is looked at twice: Python's $ also matches before a last line break
+_WORD = r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\s)"
+Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=_WORD)]
 DecisionId = Annotated[str, Meta(min_length=1, max_length=128)]
 Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 ArmName = Annotated[str, Meta(min_length=1, max_length=256)] | Whole
