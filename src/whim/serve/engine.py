@@ -27,11 +27,12 @@ from whim.serve.behind import (
     start,
     wishes,
 )
+from whim.serve.datalock import DataLock
 from whim.serve.fold import Change, Fold, Row
 from whim.serve.ids import Ids
 from whim.serve.pages import Snapshots
 from whim.serve.space import ConflictError, NotFoundError, Space
-from whim.serve.store import DataLock, Store
+from whim.serve.store import Store
 
 __all__ = ["BusyError", "Engine", "Info", "advance", "open_spaces"]
 

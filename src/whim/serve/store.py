@@ -15,7 +15,6 @@ import os
 import queue
 import sqlite3
 import struct
-import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -27,10 +26,7 @@ from whim.errors import WhimError
 from whim.serve.fold import DECISION, Change, Raw, Row
 from whim.types import ChangeEvent
 
-if sys.platform != "win32":
-    import fcntl
-
-__all__ = ["DataLock", "LogReader", "Store", "StoreError"]
+__all__ = ["LogReader", "Store", "StoreError"]
 
 FORMAT = 2
 _MOST = 1000  # rows a commit: more gain nothing and make the first of them wait
@@ -55,37 +51,11 @@ Told = Callable[[list[Any], Exception | None], None]
 News = Callable[[list[tuple[int, int, Change]]], None]
 _head = struct.Struct("<qqqq").pack
 _crc = zlib.crc32
+_EFFECT = os.access in os.supports_effective_ids
 
 
 class StoreError(WhimError):
     """The log cannot be written or read; nothing more is accepted."""
-
-
-class DataLock:
-    """One service a data directory; the system lets go of it when the process ends."""
-
-    def __init__(self, data: Path) -> None:
-        try:
-            data.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(data / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise StoreError(
-                f"data must be a directory that can be written to, got {data.name}: "
-                f"{error.strerror or error}."
-            ) from None
-        try:
-            if sys.platform != "win32":  # which has no such locks
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._file)
-            raise StoreError(
-                f"data must be a directory of no other running service, got {data.name}, which "
-                "is in use."
-            ) from None
-
-    def release(self) -> None:
-        """Let another one have it."""
-        os.close(self._file)
 
 
 def checksum(seq: int, at: int, space: int, kind: int, key: str | None, body: bytes) -> int:
@@ -125,10 +95,17 @@ class LogReader:
         self._lock = threading.Lock()
         try:
             self._connection = _connect(path, "rw")
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from None
+        try:
             self._connection.execute("PRAGMA query_only=ON")
             _check_format(self._connection, path)
         except sqlite3.Error as error:
+            self._connection.close()
             raise self._unreadable(error) from None
+        except StoreError:
+            self._connection.close()
+            raise
 
     def _unreadable(self, error: object) -> StoreError:
         return StoreError(f"{self.path.name} must be a readable log: {error}.")
@@ -296,26 +273,37 @@ class Store(LogReader):
     def __init__(self, path: Path, told: Told | None = None, news: News | None = None) -> None:
         self._told, self._news = told, news
         self.failed: StoreError | None = None
-        try:
-            self._writing = _connect(path, "rwc")
-            for pragma in (f"page_size={_PAGE}", "journal_mode=WAL", "synchronous=FULL"):
-                self._writing.execute(f"PRAGMA {pragma}")
-            self._writing.executescript(_SCHEMA)
-            self._writing.execute(
-                "INSERT INTO meta SELECT 'format', ? WHERE NOT EXISTS (SELECT 1 FROM log) "
-                "ON CONFLICT DO UPDATE SET value = excluded.value",
-                (str(FORMAT),),
-            )
-            for word in ("BEGIN IMMEDIATE", "ROLLBACK"):  # shows whether it can be written to
-                self._writing.execute(word)
-            super().__init__(path)
-            self.last_seq, self.last_at = self.last()
-        except sqlite3.Error as error:
-            raise StoreError(f"{path.name} must be a readable log: {error}.") from None
+        with contextlib.ExitStack() as opened:
+            try:
+                if path.exists() and not os.access(path, os.R_OK | os.W_OK, effective_ids=_EFFECT):
+                    raise sqlite3.OperationalError("permission denied")
+                self._writing = opened.enter_context(contextlib.closing(_connect(path, "rwc")))
+                self._prepare()
+                super().__init__(path)
+                opened.push(contextlib.closing(self._connection))
+                self.last_seq, self.last_at = self.last()
+            except sqlite3.Error as error:
+                raise StoreError(
+                    f"{path.name} must be a readable log that can be written to: {error}."
+                ) from None
+            opened.pop_all()  # they stay open
         self.committed = self.last_seq
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, name="whim-log", daemon=True)
         self._writer.start()
+
+    def _prepare(self) -> None:
+        run = self._writing.execute
+        for pragma in (f"page_size={_PAGE}", "journal_mode=WAL", "synchronous=FULL"):
+            run(f"PRAGMA {pragma}")
+        self._writing.executescript(_SCHEMA)
+        run(
+            "INSERT INTO meta SELECT 'format', ? WHERE NOT EXISTS (SELECT 1 FROM log) "
+            "ON CONFLICT DO UPDATE SET value = excluded.value",
+            (str(FORMAT),),
+        )
+        for word in ("BEGIN IMMEDIATE", "ROLLBACK"):  # shows whether it can be written to
+            run(word)
 
     # -- writing ----------------------------------------------------------------------------
 

@@ -1,0 +1,360 @@
+"""The log folded together and one by one, read from elsewhere, and on disks that fail."""
+
+import os
+import random
+import shutil
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.test_engine import (
+    CONFIGS,
+    RULES,
+    SECOND,
+    ask,
+    clock,
+    engine,
+    reward,
+    traffic,
+)
+from whim.serve import behind, fold, wire
+from whim.serve.engine import Engine
+from whim.serve.fold import Fold
+from whim.serve.space import NotFoundError
+from whim.serve.stats import Stats
+from whim.serve.store import LogReader, StoreError
+
+__all__ = ["clock", "engine"]  # fixtures
+
+# -- the batched fold -------------------------------------------------------------------------
+
+BATCHED = {
+    **CONFIGS,
+    "eager": wire.SpaceConfig(
+        params={"false_alarm": 0.01}, context=wire.Features(constant=True), rewards=RULES
+    ),
+    "names": wire.SpaceConfig(
+        context=wire.Features(
+            fields=[
+                wire.Field(name="age", kind="number", mean=0.5, scale=2.0),
+                wire.Field(name="device", kind="choice", values=["phone", "desk"]),
+                wire.Field(name="tags", kind="hash", size=4),
+            ],
+            rest=3,
+            constant=True,
+        ),
+        rewards=RULES,
+    ),
+    "groups": wire.SpaceConfig(
+        policy="pslinucb-groups", params={"groups": 2}, context=wire.Features(size=2),
+        items=wire.Features(size=2),
+    ),
+    "ties": wire.SpaceConfig(
+        policy="lints", params={"ties": "random"}, context=wire.Features(size=2), rewards=RULES
+    ),
+    "cusum": wire.SpaceConfig(
+        policy="cusum-ucb", params={"threshold": 1.5, "warmup": 3, "explore": 0.2},
+        context=wire.Features(), rewards=RULES,
+    ),
+    "light": wire.SpaceConfig(
+        params={"scoring": "float32"}, context=wire.Features(size=3), rewards=RULES
+    ),
+}  # fmt: skip
+
+
+def mixed(engine, clock, name, steps, seed):
+    """As ``traffic``, but with features that come, change and do not fit, and arms that go."""
+    dice = random.Random(seed)
+    config = engine.space(name).config
+    made = []
+    for t in range(steps):
+        clock.now += int(0.1 * SECOND)
+        arms = dice.sample(range(8), 4)
+        candidates = []
+        for a in arms:
+            features = [float(a), float(t > steps // 2 and a == 3)] if config.items.size else None
+            candidates.append(wire.Candidate(f"i{a}" if a % 2 else a, features))
+        context = [round(dice.gauss(0, 1), 3) for _ in range(config.context.size)]
+        if config.context.fields:
+            context = {"age": dice.random(), "device": dice.choice(["phone", "desk", "tv"])}
+            context |= {"tags": ["a", "b"], "other": dice.choice([True, "x", 2.5])}
+        found = ask(engine, name, candidates, context, deferred=dice.random() < 0.1)
+        made.append(found.decision_id)
+        engine.store.flush()
+        for _ in range(2):
+            value = float(t > steps // 2) + 0.1 * dice.random()
+            reward(engine, name, dice.choice(made[-10:]), value)
+        if t % 50 == 49:
+            last = ask(engine, name, candidates[:1], context)
+            engine.retire_arms(name, [last.arm])
+            reward(engine, name, last.decision_id)
+        if t % 10 == 9:
+            engine.tick()
+    engine.store.flush()
+
+
+def one_by_one(engine, config, version=1):
+    held, changes = Fold(config, version), []
+    for row in engine.store.rows(space=1):
+        changes += held.apply(row)
+    return held, changes
+
+
+@pytest.mark.parametrize("kind", BATCHED)
+def test_rows_folded_together_are_the_same_as_one_by_one(engine, clock, kind, monkeypatch):
+    seen = []
+    monkeypatch.setattr(engine, "_on_change", seen.extend)
+    config = engine.create("s", BATCHED[kind]).config
+    mixed(engine, clock, "s", 260, seed=10)
+    held, changes = one_by_one(engine, config)
+    assert held.digest() == engine.space("s").fold.digest()
+    assert [c for _, _, c in seen] == changes
+    assert {(name, version) for name, version, _ in seen} <= {("s", 1)}
+    for size in (1, 7, 2048):
+        monkeypatch.setattr("whim.serve.store._BLOCK", size)
+        other = Fold(config)
+        assert behind.advance(engine.store, other, 1) == changes
+        assert other.digest() == held.digest()
+        assert other.seq == held.seq
+    assert held.skipped  # decisions whose arms were retired
+    if kind in ("paper's test", "cusum", "eager"):
+        assert changes
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        wire.SpaceConfig(context=wire.Features(size=2)),  # the vectors were of 3
+        wire.SpaceConfig(context=wire.Features(rest=2)),
+        wire.SpaceConfig(policy="lints", context=wire.Features(size=3)),
+        wire.SpaceConfig(policy="mucb", params={"window": 4, "threshold": 1.5, "gamma": 0.1},
+                         context=wire.Features()),
+        wire.SpaceConfig(policy="pslinucb-hybrid", context=wire.Features(size=3),
+                         items=wire.Features(size=2)),
+    ],
+)  # fmt: skip
+def test_rows_that_do_not_fit_are_left_out_alike(engine, clock, config):
+    engine.create("s", CONFIGS["paper's test"])
+    mixed(engine, clock, "s", 120, seed=11)
+    held, changes = one_by_one(engine, config)
+    other = Fold(config)
+    assert behind.advance(engine.store, other, 1) == changes
+    assert other.digest() == held.digest()
+
+
+def test_changes_are_told_after_their_commit_and_pass_between_processes(tmp_path, clock):
+    told = []
+
+    def listen(found):
+        connection = sqlite3.connect(tmp_path / "data" / "log.db")
+        last = connection.execute("SELECT max(seq) FROM log").fetchone()[0]
+        connection.close()
+        told.extend((name, version, change, change.seq <= last) for name, version, change in found)
+
+    engine = Engine(tmp_path / "data", clock=clock, on_change=listen)
+    engine.create("s", CONFIGS["paper's test"])
+    mixed(engine, clock, "s", 300, seed=12)
+    assert told
+    assert all(safe for *_, safe in told)
+    assert {(name, version) for name, version, *_ in told} == {("s", 1)}
+    changes = [change for _, _, change, _ in told]
+    assert behind.unpack(behind.pack(changes)) == changes
+    before = len(told)
+    engine.change("s", msgspec.structs.replace(CONFIGS["paper's test"], explore=0.5))
+    engine.swap("s", *engine.rebuilt("s"))
+    engine.close()
+    assert len(told) == before  # the same history again is no news
+
+
+def test_arms_are_shown_with_their_rewards_and_their_trend(engine, clock):
+    engine.create("s", CONFIGS["score test"])
+    for t in range(60):
+        clock.now += SECOND
+        found = ask(engine, "s", ["a", "b"][t % 2 : t % 2 + 1])
+        reward(engine, "s", found.decision_id, float(t % 4 == 0))
+    ask(engine, "s", ["c"])
+    a, b, c = engine.space("s").arms_view()
+    assert (a.arm, a.decisions, a.plays, a.mean) == ("a", 30, 30, 0.5)
+    assert a.low < 0.5 < a.high
+    assert (b.mean, b.low, b.high, b.last_change_at) == (0.0, 0.0, 0.0, None)
+    assert (c.arm, c.decisions, c.plays, c.mean, c.low, c.trend) == ("c", 1, 0, None, None, [])
+    assert 10 <= len(a.trend) <= 24
+    assert {v for v in a.trend if v is not None} == {0.5}
+    assert engine.space("s").theta("a").keys() == {"x[0]", "x[1]", "x[2]", "constant"}
+    engine.retire_arms("s", ["a"])
+    ask(engine, "s", ["a"])
+    assert [v.decisions for v in engine.space("s").arms_view() if v.arm == "a"] == [1]
+
+
+def test_trends_are_of_the_last_day_and_bounded():
+    stats = Stats()
+    waiting = fold.Pending(0, 0, "a", b"", 1.0, "policy", True, False)
+    for hour in range(24 * 30):
+        stats.closed(hour * 3600 * 1_000_000, waiting, float(hour % 2), True)
+    arm = stats.arms["a"]
+    assert len(arm.trend) <= 24
+    assert stats.trend_width == 4096 * 1_000_000
+    again = Stats.from_bytes(stats.to_bytes())
+    again.closed(24 * 30 * 3600 * 1_000_000, waiting, 1.0, True)
+    stats.closed(24 * 30 * 3600 * 1_000_000, waiting, 1.0, True)
+    assert again.to_bytes() == stats.to_bytes()
+    for i in range(3000):
+        stats.decided(0, "policy", i)
+    assert sum(one.trend is not None for one in stats.arms.values()) == 2000
+
+
+# -- ids --------------------------------------------------------------------------------------
+
+
+def test_ids_are_known_after_a_restart_and_new_ones_need_no_look(tmp_path, clock, monkeypatch):
+    engine = Engine(tmp_path / "data", clock=clock)
+    for name in ("s", "t"):
+        engine.create(name, CONFIGS["score test"])
+    first = {f"d{i}": ask(engine, "s", decision_id=f"d{i}") for i in range(30)}
+    engine.close()
+    monkeypatch.setattr("whim.serve.ids._STEP", 7)
+    for look in (0.0, 1.0):  # before it knows them all, and after
+        monkeypatch.setattr("whim.serve.engine._FIRST_LOOK", look)
+        again = Engine(tmp_path / "data", clock=clock)
+        looks = []
+        read = again.store.decision
+        monkeypatch.setattr(
+            again.store, "decision", lambda *given, r=read, n=looks: n.append(given) or r(*given)
+        )
+        assert all(ask(again, "s", decision_id=key) == found for key, found in first.items())
+        assert len(looks) == 30
+        ask(again, "t", decision_id="d1" if look else "d2")
+        assert len(looks) == (30 if look else 31)
+        with pytest.raises(NotFoundError):
+            reward(again, "s", "never")
+        again.close()
+
+
+def test_what_was_on_its_way_is_forgotten_once_it_is_safe(engine):
+    engine.create("s", CONFIGS["score test"])
+    for i in range(50):
+        ask(engine, "s", decision_id=f"d{i}")
+        if i % 10 == 9:
+            engine.store.flush()
+    engine.tick()
+    assert not engine._flying
+    assert not engine._landing
+
+
+# -- directories and disks --------------------------------------------------------------------
+
+
+def test_a_directory_has_one_engine(tmp_path, clock):
+    engine = Engine(tmp_path / "data", clock=clock)
+    with pytest.raises(StoreError, match="no other running service, got data"):
+        Engine(tmp_path / "data", clock=clock)
+    engine.create("s", CONFIGS["score test"])
+    engine.close()
+    Engine(tmp_path / "data", clock=clock).close()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="data must be a directory"):
+        Engine(tmp_path / "file", clock=clock)
+
+
+@pytest.fixture
+def lowly(tmp_path):
+    """As one whom permissions hold back: root is made another user for a while."""
+    place = Path(tempfile.mkdtemp())
+    root = os.geteuid() == 0
+    if root:
+        os.chown(place, 65534, 65534)
+        os.seteuid(65534)
+    yield place
+    if root:
+        os.seteuid(0)
+    for path in (place, *place.rglob("*")):
+        path.chmod(0o700)
+    shutil.rmtree(place)
+
+
+def test_what_cannot_be_written_is_said_at_the_start(lowly, clock):
+    data = lowly / "data"
+    engine = Engine(data, clock=clock)
+    engine.create("s", CONFIGS["score test"])
+    traffic(engine, clock, "s", 10, seed=1)
+    engine.close()
+    (data / "log.db").chmod(0o400)
+    with pytest.raises(StoreError, match=r"log\.db must be .*permission denied"):
+        Engine(data, clock=clock)
+    (data / "log.db").chmod(0o600)
+    (data / "lock").unlink()
+    data.chmod(0o500)
+    with pytest.raises(StoreError, match="data must be a directory that can be written to"):
+        Engine(data, clock=clock)
+    data.chmod(0o700)
+    Engine(data, clock=clock).close()
+
+
+@pytest.mark.parametrize("junk", [b"\0", b"\xa5"])
+def test_no_damaged_page_is_taken_for_the_truth(tmp_path, clock, junk):
+    data = tmp_path / "data"
+    engine = Engine(data, clock=clock)
+    engine.create("s", CONFIGS["paper's test"])
+    traffic(engine, clock, "s", 60, seed=13)
+    live = engine.space("s").fold.digest()
+    keys = [row.key for row in engine.store.rows() if row.key]
+    engine.close()
+    whole = (data / "log.db").read_bytes()
+    size = int.from_bytes(whole[16:18], "big")
+    refused = 0
+    for page in range(len(whole) // size):
+        (data / "log.db").write_bytes(
+            whole[: page * size] + junk * size + whole[(page + 1) * size :]
+        )
+        try:
+            engine = Engine(data, clock=clock)
+        except StoreError:
+            refused += 1
+            continue
+        assert engine.space("s").fold.digest() == live  # it was of no row, or
+        try:
+            for key in keys:
+                assert engine.store.decision(engine.space("s").number, key) is not None
+            engine.store.changes(1, 1)
+        except StoreError:
+            refused += 1
+        engine.close()
+    assert refused > len(whole) // size / 2
+
+
+def test_a_snapshot_that_was_damaged_is_written_anew(tmp_path, clock):
+    data = tmp_path / "data"
+    engine = Engine(data, clock=clock)
+    engine.create("s", CONFIGS["score test"])
+    traffic(engine, clock, "s", 20, seed=14)
+    engine.snapshot("s")
+    engine.close()
+    with sqlite3.connect(data / "snapshots.db") as connection:
+        connection.execute("UPDATE page SET data = zeroblob(length(data))")
+    connection.close()
+    again = Engine(data, clock=clock)
+    again.snapshot("s")
+    again.close()
+    last = Engine(data, clock=clock)
+    assert last.recovered == 0
+    last.close()
+
+
+def test_the_log_is_read_while_it_is_written_without_a_lock(engine, clock):
+    engine.create("s", CONFIGS["score test"])
+    traffic(engine, clock, "s", 20, seed=15)
+    reader = LogReader(engine.store.path)
+    number, told = behind.open_spaces(reader)["s"]
+    held, _ = behind.rebuild(reader, number, told)
+    assert held.digest() == engine.space("s").fold.digest()
+    traffic(engine, clock, "s", 5, seed=16)
+    behind.advance(reader, held, number)
+    assert held.digest() == engine.space("s").fold.digest()
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        reader._connection.execute("DELETE FROM log")
+    reader.close()
+    with pytest.raises(StoreError, match=r"nothing\.db must be a readable log"):
+        LogReader(engine.store.path.with_name("nothing.db"))
