@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks.measure import progress
 from benchmarks.peers import works
+from benchmarks.peers.bars import OWN
 from benchmarks.peers.driver import TASKS, Gone, Process, opened, turns
 from benchmarks.peers.environments import PEERS
 
@@ -111,7 +112,7 @@ def text(found: dict[str, dict[str, Any]]) -> str:
 def main() -> None:
     """The demonstration."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peers", default=",".join(["whim", *PEERS]))
+    parser.add_argument("--peers", default=",".join([*OWN, *PEERS]))
     print(text(batches(parser.parse_args().peers.split(","))))
 
 

@@ -42,7 +42,7 @@ def has_adapter(name: str) -> bool:
 
 def adapter(name: str) -> str:
     """The module that drives it."""
-    return PEERS[name].adapter if name in PEERS else f"{name}_"
+    return PEERS[name].adapter if name in PEERS else f"{name.replace('-', '_')}_"
 
 
 class Process:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.bars import fastest, ratio
+from benchmarks.peers.bars import OWN, fastest, ratio
 from benchmarks.peers.growth import AXES, expected_mb
 
 __all__ = ["TABLES"]
@@ -110,17 +110,19 @@ def _live_notes(found: dict[str, Any]) -> str:
 
 
 def _batch(found: dict[str, Any]) -> str:
-    rows = []
+    rows, own = [], [name for name in OWN if name in found]
     for name in _by_speed(found):
         row = found[name]
         if "median" not in row:
-            rows.append((name, "–", "–", _why(row)))
+            rows.append((name, "–", *("–" for _ in own), _why(row)))
             continue
         low, high = _number(1e-6 / row["high"]), _number(1e-6 / row["low"])
         speed = f"{_number(1e-6 / row['median'])} ({low} to {high})"
-        times = ratio(found, name)
-        rows.append((name, speed, _number(times["found"]) if times else "–", row["note"]))
-    return _table(("library", "million scores a second", "whim is faster, times", "how"), rows)
+        each = [ratio(found, name, mine) for mine in own]
+        times = ["–" if v is None else _number(v["found"]) for v in each]
+        rows.append((name, speed, *times, row["note"]))
+    faster = [f"{name} is faster, times" for name in own]
+    return _table(("library", "million scores a second", *faster, "how"), rows)
 
 
 def _growth(found: dict[str, Any], axis: str, memory: bool) -> str:

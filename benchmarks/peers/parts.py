@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks.measure import Row, progress, table
 from benchmarks.peers import batches, growth, logs, starts, works
+from benchmarks.peers.bars import OWN
 from benchmarks.peers.driver import TASKS, Gone, Process, side_by_side
 from benchmarks.peers.driver import table as live_table
 from benchmarks.peers.fresh import fresh
@@ -37,7 +38,8 @@ def run(part: str, setting: Setting) -> Any:
     if part == "live":
         return side_by_side(list(LIVE), setting.all, *((3, 0.1) if quick else (9, 0.3)))
     if part == "batch":
-        return batches.batches(setting.all, *((3, 0.5) if quick else (7, 1.0)))
+        names = [*OWN, *setting.peers]
+        return batches.batches(names, *((3, 0.5) if quick else (7, 1.0)))
     if part == "growth":
         return growth.run(setting.all, *((3, 0.1) if quick else (5, 0.1)), quick=quick)
     if part == "starts":
@@ -82,11 +84,12 @@ def warm(parts: list[str]) -> None:
         progress(f"compiling: {name}")
         _short_run(["open", "round"], task=str(works.write(name, TASKS)))
     if "batch" in parts:
-        progress("compiling: C")
-        _short_run(["open", "batch"], task=str(works.write("K=10", TASKS)))
+        for name in OWN:
+            progress(f"compiling: C {name}")
+            _short_run(["open", "batch"], task=str(works.write("K=10", TASKS)), name=name)
 
 
-def _short_run(commands: list[str], task: str) -> None:
+def _short_run(commands: list[str], task: str, name: str = "whim") -> None:
     """A failure here shows again, and is told, when it is measured."""
     values: dict[str, dict[str, Any]] = {
         "open": {"task": task},
@@ -95,7 +98,7 @@ def _short_run(commands: list[str], task: str) -> None:
     }
     process = None
     try:
-        process = Process("whim")
+        process = Process(name)
         for do in commands:
             answer = process.ask(do, within=_COMPILING, late="too long", **values[do])
             if "failed" in answer:

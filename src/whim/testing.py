@@ -202,6 +202,12 @@ def scores_many_agrees_with_scores(factory: Factory, steps: int) -> None:
     finite = np.isfinite(one)
     assert np.array_equal(finite, np.isfinite(many[:rows])), "infinite scores agree"
     assert np.allclose(many[:rows][finite], one[finite], rtol=1e-9, atol=1e-9), "rows agree"
+    if policy.params.get("scoring") == "float32":  # a large batch is multiplied in that
+        d = _width(policy)
+        terms = d * (d + 1) // 2 + d  # of a squared width and a mean: a rounding each
+        most = float(np.finfo(np.float32).eps) * terms * float(np.abs(one).max())
+        large = policy.scores_many(np.tile(X, (8, 1)))
+        assert np.abs(large - np.tile(one, (8, 1))).max() <= most, "large batches agree"
 
 
 def update_many_is_the_loop(factory: Factory, steps: int) -> None:

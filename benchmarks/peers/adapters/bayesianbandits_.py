@@ -30,7 +30,8 @@ NOTES = {
     "A": "LipschitzContextualAgent, blocks of arm x context, UCB of 1,000 draws; "
     "ContextualAgent where that is faster",
     "B": "ContextualAgent, its UCB policy called with the candidates' arms",
-    "C": "ContextualAgent with Thompson sampling (one draw), all contexts in a pull: choices only",
+    "C": "ContextualAgent with Thompson sampling (one draw), all contexts in a pull: choices only, "
+    "float64",
     "D": "ContextualAgent, one regression per arm, UCB of 1,000 draws",
     "E": "LipschitzContextualAgent, blocks of arm x context and item x context",
     "F": f"as A, StabilizedForgetting({_KEEP}) at every update",

@@ -12,7 +12,7 @@ from benchmarks.peers.task import Task
 NOTES = {
     "A": "LinUCBDisjoint",
     "B": "LinUCBDisjoint, candidates as a list of ids",
-    "C": "LinUCBDisjoint.scores_many: every score",
+    "C": "LinUCBDisjoint.scores_many: every score, float64",
     "D": "LinUCBDisjoint",
     "E": "LinUCBHybrid",
     "F": "PSLinUCBDisjoint as it comes: score test, looking again",
@@ -43,10 +43,13 @@ def learner(task: Task) -> _Learner:
 
 
 def batch(
-    X: np.ndarray, n_arms: int, history: tuple[np.ndarray, np.ndarray, np.ndarray]
+    X: np.ndarray,
+    n_arms: int,
+    history: tuple[np.ndarray, np.ndarray, np.ndarray],
+    scoring: str = "float64",
 ) -> Callable[[], np.ndarray]:
     """Every score of every context."""
-    policy = whim.LinUCBDisjoint(n_features=X.shape[1])
+    policy = whim.LinUCBDisjoint(n_features=X.shape[1], scoring=scoring)
     policy.add_arms(range(n_arms))
     contexts, arms, rewards = history
     policy.update_many(arms, contexts, rewards)

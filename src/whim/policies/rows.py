@@ -16,6 +16,7 @@ from whim import checks
 from whim.errors import InvalidInputError
 from whim.kernels import batch, disjoint, factors, forgetting, uniform
 from whim.kernels.jit import Direct, again
+from whim.policies import light
 from whim.policies.base import QUIET, Loop, Policy
 from whim.types import F64, I64, ArmId, ChangeEvent
 
@@ -80,7 +81,8 @@ class RidgeRows(RowPolicy):
     """Ridge models that learn by rank-one steps, chosen by their upper confidence bounds.
 
     With ``scoring="float32"`` decisions read a copy of half the size, ``_light``, which follows
-    ``_cum`` row by row; what is learnt and saved is float64 as ever.
+    ``_cum`` row by row, and many contexts are multiplied in single precision; what is learnt and
+    saved is float64 as ever.
     """
 
     _cum: F64
@@ -96,7 +98,7 @@ class RidgeRows(RowPolicy):
         **rest: Any,
     ) -> None:
         self._alpha = checks.number("alpha", alpha, least=0)
-        light = checks.choice("scoring", scoring, ("float64", "float32")) == "float32"
+        single = checks.choice("scoring", scoring, ("float64", "float32")) == "float32"
         super().__init__(params, **rest)
         self._work = np.zeros((4, self._p))
         self._phi, self._w = self._work[:2]
@@ -104,7 +106,7 @@ class RidgeRows(RowPolicy):
         plain = type(self)._score is RidgeRows._score
         self._quick = self._own and plain and not self._random_ties
         self._tables({"_cum": factors.prior(self._p, self._ridge, more)})
-        if light:
+        if single:
             self._light = self._cum.astype(np.float32)
             self.update = self._update_light  # type: ignore[method-assign]
 
@@ -162,7 +164,8 @@ class RidgeRows(RowPolicy):
     def _score_many(self, X: F64, slots: I64) -> F64:
         if self._kind not in (forgetting.OWN, uniform.CROSS):
             return super()._score_many(X, slots)
-        return batch.bounds(X, *self._forms(X.shape[1], slots), self._alpha)
+        bounds = batch.bounds if self._light is None else light.bounds
+        return bounds(X, *self._forms(X.shape[1], slots), self._alpha)
 
     def _forms(self, d: int, slots: I64) -> tuple[F64, F64]:
         """Means and squared widths of the candidates as forms in x, for ``batch.bounds``."""
