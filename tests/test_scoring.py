@@ -227,3 +227,11 @@ def test_few_contexts_none_and_zeros():
     X = RNG.normal(size=(20, 6))
     one = np.array([policy.scores(x) for x in X])
     np.testing.assert_allclose(policy.scores_many(X), one, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["linucb-disjoint", "linucb-uniform", "linucb-hybrid", "lints"])
+def test_no_contexts_have_no_scores(name: str) -> None:
+    more = {} if name in ("linucb-disjoint", "lints") else {"n_item_features": 2}
+    policy = whim.policy(name, n_features=3, **more)
+    policy.add_arms(["a", "b"], np.zeros((2, 2)) if more else None)
+    assert policy.scores_many(np.zeros((0, 3))).shape == (0, 2)

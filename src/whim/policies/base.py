@@ -264,7 +264,7 @@ class Policy(Slots, ABC):
         """
         slots = self._candidates(arms)
         contexts = checks.matrix("X", X, None, self._d)
-        return self._score_many(contexts, slots)
+        return self._score_many(contexts, slots) if len(contexts) else np.empty((0, len(slots)))
 
     def _score_many(self, X: F64, slots: I64) -> F64:
         self._crossed(None, len(slots))
