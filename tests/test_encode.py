@@ -93,3 +93,31 @@ def test_a_rebuild_leaves_out_what_no_field_names_any_more():
 def test_schemas_that_mean_nothing_are_refused(features):
     with pytest.raises(InvalidInputError):
         Encoder(features, "$.context")
+
+
+@pytest.mark.parametrize(
+    ("schema", "given"),
+    [
+        (SCHEMA, [{"age": 45, "tags": ["a"]}, {"age": "x"}, [1.0], {"device": "desk"}, {"no": 1}]),
+        (Features(rest=3), [{"a": 1e10}, {"a": [1e10, 1e10]}, {"b": True, "c": "x"}, {}]),
+        (Features(rest=300), [{"a": 1.5}, {"a": {}}]),
+        (Features(size=2, constant=True), [[1.0, 2.0], [3, 4.5]]),
+        (Features(size=2), [[1.0, 2.0], [1.0], {}, [2e10, 0.0], [7e9, 7e9], [float("nan"), 0.0]]),
+        (Features(size=2), [[1.0], [2.0]]),
+        (Features(), [[], []]),
+        (Features(size=2), []),
+    ],
+)
+@pytest.mark.parametrize("lenient", [False, True])
+def test_many_at_once_are_the_same_as_one_by_one(schema, given, lenient):
+    encoder = Encoder(schema, "$.context")
+    x, fits = encoder.many(given, lenient=lenient)
+    assert x.shape == (len(given), encoder.size)
+    for one, row, fit in zip(given, x, fits, strict=True):
+        try:
+            expected = encoder(one, lenient=lenient)
+        except InvalidInputError:
+            assert not fit
+        else:
+            assert fit
+            assert row.tobytes() == expected.tobytes()

@@ -104,25 +104,37 @@ class Encoder:
     def many(self, given: list[Any], *, lenient: bool = False) -> tuple[F64, list[bool]]:
         """The vectors of many at once, to the same bit, and which of them fit."""
         n = len(given)
+        if self.by_name:
+            rows, fits = [], []
+            for one in given:
+                try:
+                    rows.append(self._filled(one, lenient))
+                    fits.append(True)
+                except InvalidInputError:
+                    rows.append([0.0] * self.size)
+                    fits.append(False)
+            x = np.array(rows, np.float64).reshape(n, self.size)
+            small: Any = (_abs(x) <= LARGEST).all(axis=1)
+            return x, fits if small.all() else [
+                a and b for a, b in zip(fits, small.tolist(), strict=True)
+            ]
         x = np.zeros((n, self.size))
-        if not self.by_name:
-            try:
-                x[:, : self._size] = np.array(given, np.float64).reshape(n, self._size)
-                if self._features.constant:
-                    x[:, -1] = 1.0
-                fits = (_abs(x) <= LARGEST).all(axis=1)
-                if fits.all():
-                    return x, [True] * n
-            except (TypeError, ValueError):  # of unequal length: which, is found one by one
-                pass
-        found = []
+        try:
+            x[:, : self._size] = np.array(given, np.float64).reshape(n, self._size)
+            if self._features.constant:
+                x[:, -1] = 1.0
+            if (_abs(x) <= LARGEST).all():
+                return x, [True] * n
+        except (TypeError, ValueError):  # of unequal length: which, is found one by one
+            pass
+        fits = []
         for i, one in enumerate(given):
             try:
                 x[i] = self(one, lenient=lenient)
-                found.append(True)
+                fits.append(True)
             except InvalidInputError:
-                found.append(False)
-        return x, found
+                fits.append(False)
+        return x, fits
 
     def _filled(self, given: Any, lenient: bool) -> Any:
         """The numbers of an object, in a list or in an array."""

@@ -147,6 +147,8 @@ class Space:
     def _draw(self, key: str, wanted: int, n: int) -> tuple[int, wire.Mode, float]:
         """Which candidate is shown, why, and how likely that was."""
         config = self.fold.config
+        if not (config.shadow or config.holdback or config.explore):
+            return wanted, "policy", 1.0
         u, v, w = draws(config.seed, key)
         any_place = min(int(w * n), n - 1)
         base = 0 if config.baseline == "first" else any_place
