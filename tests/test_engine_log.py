@@ -20,6 +20,7 @@ from tests.test_engine import (
     reward,
     traffic,
 )
+from whim.policies import policy as make_policy
 from whim.serve import behind, fold, wire
 from whim.serve.engine import Engine
 from whim.serve.fold import Fold
@@ -358,3 +359,23 @@ def test_the_log_is_read_while_it_is_written_without_a_lock(engine, clock):
     reader.close()
     with pytest.raises(StoreError, match=r"nothing\.db must be a readable log"):
         LogReader(engine.store.path.with_name("nothing.db"))
+
+
+@pytest.mark.parametrize("ties", ["first", "random"])
+@pytest.mark.parametrize("name", ["pslinucb-disjoint", "lints", "random", "linucb-disjoint"])
+def test_ranked_is_rank_without_objects_and_with_a_draw_it_is_select(name, ties):
+    given = {} if name == "random" else {"n_features": 2}
+    policy, twin = (make_policy(name, seed=3, ties=ties, **given) for _ in range(2))
+    for one in (policy, twin):
+        one.add_arms(["a", "b", "c", "d"])
+        one.update_many(["a", "b"], [[1.0, 0.5], [0.5, 1.0]] if given else None, [1.0, 0.2])
+    x = [0.3, -0.2] if given else None
+    arms = ["d", "b", "a", "c"]
+    for _ in range(20):
+        order, table = policy.ranked(x, arms)
+        assert [(arms[i], *table[i]) for i in order] == [tuple(d) for d in twin.rank(x, arms)]
+        if policy.randomised:
+            order, table = policy.ranked(x, arms, draw=True)
+            assert (arms[order[0]], *table[order[0]]) == tuple(twin.select(x, arms))
+            assert sorted(order) == [0, 1, 2, 3]
+    assert policy.to_bytes() == twin.to_bytes()
