@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
 
@@ -75,18 +76,52 @@ def chi2_tail(value: float, k: int) -> float:
         return 0.0
     a = 0.5 if k % 2 else 1.0
     tail = math.erfc(math.sqrt(y)) if k % 2 else math.exp(-y)
-    while a < k / 2:
-        tail += math.exp(a * math.log(y) - y - math.lgamma(a + 1))
+    log, exp = math.log(y), math.exp
+    for gamma in _log_gammas(k):
+        tail += exp(a * log - y - gamma)
         a += 1
     return tail
 
 
+@functools.lru_cache(maxsize=4096)
+def _log_gammas(k: int) -> tuple[float, ...]:
+    """The log of Γ(a + 1) for a = 1/2 or 1, in steps of 1, below k/2."""
+    return tuple(math.lgamma(i / 2 + 1) for i in range(2 - k % 2, k, 2))
+
+
+@functools.lru_cache(maxsize=65_536)
 def chi2_bound(level: float, k: int) -> float:
     """The value that χ² with k degrees of freedom exceeds with probability ``level``."""
+    near, far = _bracket(level, k)
+
+    def above(value: float) -> bool:
+        return value < far and (value <= near or chi2_tail(value, k) > level)
+
     low, high = 0.0, 1.0
-    while chi2_tail(high, k) > level:
+    while above(high):
         high *= 2
     for _ in range(80):
         middle = (low + high) / 2
-        low, high = (middle, high) if chi2_tail(middle, k) > level else (low, middle)
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if above(middle) else (low, middle)
     return high
+
+
+def _bracket(level: float, k: int) -> tuple[float, float]:
+    """Numbers close below and above the bound, by Newton's rule, so that few tails are needed."""
+    wanted, gamma, at = math.log(level), math.lgamma(k / 2), float(k)
+    for _ in range(60):
+        tail = chi2_tail(at, k)
+        if tail <= 0:
+            break
+        slope = math.exp((k / 2 - 1) * math.log(at / 2) - at / 2 - gamma) / (2 * tail)
+        step = (math.log(tail) - wanted) / slope if slope > 0 else math.inf
+        if not 0 < at + step < math.inf:
+            break
+        at += step
+        if abs(step) <= 1e-13 * at:
+            break
+    near, far = at * (1 - 1e-12), at * (1 + 1e-12)
+    found = chi2_tail(near, k) > level >= chi2_tail(far, k)
+    return (near, far) if found else (0.0, math.inf)
