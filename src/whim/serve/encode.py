@@ -12,7 +12,7 @@ import numpy as np
 
 from whim.checks import LARGEST
 from whim.errors import InvalidInputError
-from whim.serve.wire import Features, Field
+from whim.serve.wire import LARGEST_SIZE, Features, Field
 from whim.types import F64
 
 __all__ = ["Encoder"]
@@ -92,6 +92,10 @@ class Encoder:
             self.names.append("constant")
         self.size = len(self.names)
 
+        if self.size > LARGEST_SIZE:
+            raise InvalidInputError(
+                f"{path} must have at most {LARGEST_SIZE} places in all, got {self.size}."
+            )
     def __call__(self, given: Any, *, lenient: bool = False) -> F64:
         """The vector; ``lenient``, on a rebuild, leaves out features that no field names."""
         if not self.by_name:

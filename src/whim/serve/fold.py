@@ -40,6 +40,7 @@ _ROWS: dict[int, Any] = {
 DECODERS = {kind: msgspec.msgpack.Decoder(row) for kind, row in _ROWS.items()}
 _CHOICES = msgspec.msgpack.Decoder(list[wire.Choice])
 _LISTS = 4096  # of candidates that are remembered, since pages show the same ones again and again
+_LARGEST_PRODUCT = 4096  # what the hybrids share has its square
 _UNFIT = frozenset(("oracle-restart",))  # it is told the truth, which no service knows
 
 
@@ -116,20 +117,32 @@ def build(config: wire.SpaceConfig) -> tuple[Policy, Encoder, Encoder]:
         known = ", ".join(sorted(POLICIES.keys() - _UNFIT))
         raise InvalidInputError(f"$.policy must be one of {known}, got {config.policy!r}.")
     context, items = Encoder(config.context, "$.context"), Encoder(config.items, "$.features")
+    if context.size * items.size > _LARGEST_PRODUCT:
+        raise InvalidInputError(
+            f"$.items must have at most {_LARGEST_PRODUCT} places times those of the context, got "
+            f"{items.size} times {context.size}."
+        )
     takes = inspect.signature(POLICIES[config.policy]).parameters
     params = {"seed": config.seed, **config.params}
     for name, encoder in (("n_features", context), ("n_item_features", items)):
-        fits = name not in takes or not encoder.size
-        if not fits and params.setdefault(name, encoder.size) != encoder.size:
+        if name in takes and encoder.size:
+            params.setdefault(name, encoder.size)
+        if name in params and params[name] not in (None, encoder.size):
             raise InvalidInputError(
                 f"$.params.{name} must be left out or {encoder.size}, as the features make it, "
                 f"got {params[name]!r}."
             )
+    if params.get("n_cross_features"):
+        raise InvalidInputError(
+            "$.params.n_cross_features must be left out: callers send item features."
+        )
     if "seed" not in takes:
         del params["seed"]
-    policy = make_policy(config.policy, **params)
-    if policy.n_cross_features and not policy.n_item_features:
-        raise InvalidInputError("$.params must not ask for cross rows: callers send item features.")
+    try:
+        policy = make_policy(config.policy, **params)
+    except InvalidInputError as error:
+        named = str(error).partition(" ")[0] in takes
+        raise InvalidInputError(f"$.params{'.' if named else ': '}{error}") from None
     if items.size and not policy.n_item_features:
         raise InvalidInputError(
             f"$.items must be empty: {config.policy} takes no item features, got {items.size}."

@@ -20,7 +20,7 @@ from whim.serve import wire
 from whim.serve.behind import unpack
 from whim.serve.clerk import Clerk, ClerkError, Task, joined
 from whim.serve.engine import Engine
-from whim.serve.fold import Change, Fold
+from whim.serve.fold import Change, Fold, build
 from whim.serve.keys import Keys
 from whim.serve.limits import Rates
 from whim.serve.logging import get as get_log
@@ -280,6 +280,7 @@ class Host:
     async def change(self, name: str, config: wire.SpaceConfig) -> int:
         """Ask for other parameters; the version that is being built."""
         version: int = await self.waited(lambda t: self.engine.change(name, config, t))
+        await asyncio.to_thread(build, config)  # it may take its time; what it finds is kept
         self._spawn(self._rebuild(name))
         return version
 
@@ -303,10 +304,10 @@ class Host:
 
     # -- what if ----------------------------------------------------------------------------
 
-    def whatif(self, name: str, config: wire.SpaceConfig) -> str:
+    async def whatif(self, name: str, config: wire.SpaceConfig) -> str:
         """Begin to replay a space's log under another configuration; the job's id."""
         space = self.engine.space(name)
-        Fold(config)  # refuses what cannot be built
+        await asyncio.to_thread(build, config)  # refuses what cannot be built
         busy = sum(job.state in ("waiting", "running") for job in self.jobs.values())
         if busy >= _QUEUE:
             raise ProblemError(

@@ -42,7 +42,7 @@ class ProblemError(WhimError):
 
 
 _AT = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
-_FIRST = re.compile(r"^(\$[^\s]*) ")
+_FIRST = re.compile(r"^(\$[^\s]*?):? ")
 _BY_TYPE: tuple[tuple[type[Exception], int, str], ...] = (
     (NotFoundError, 404, "not_found"),
     (ConflictError, 409, "conflict"),

@@ -30,6 +30,7 @@ __all__ = [
 
 # the end is looked at twice: Python's $ also matches before a last line break
 _WORD = r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\s)"
+LARGEST_SIZE = 1024  # places of a vector: a policy holds its square for each arm
 Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=_WORD)]
 DecisionId = Annotated[str, Meta(min_length=1, max_length=128)]
 Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -50,7 +51,7 @@ class Field(Struct, forbid_unknown_fields=True, kw_only=True):
     mean: Number = 0.0
     scale: Annotated[float, Meta(gt=0, le=1e10)] = 1.0
     values: list[str] = []
-    size: Annotated[int, Meta(ge=1, le=4096)] = 16
+    size: Annotated[int, Meta(ge=1, le=LARGEST_SIZE)] = 16
 
 
 class Features(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -61,9 +62,9 @@ class Features(Struct, forbid_unknown_fields=True, kw_only=True):
     ``constant`` adds a 1.
     """
 
-    size: Annotated[int, Meta(ge=0, le=4096)] = 0
+    size: Annotated[int, Meta(ge=0, le=LARGEST_SIZE)] = 0
     fields: list[Field] = []
-    rest: Annotated[int, Meta(ge=0, le=4096)] = 0
+    rest: Annotated[int, Meta(ge=0, le=LARGEST_SIZE)] = 0
     constant: bool = False
 
 

@@ -243,7 +243,8 @@ async def _whatif(request: Request) -> Response:
     host, name = request.app.state.host, request.path_params["space"]
     space = host.engine.space(name)
     try:
-        config = forms.asked(await forms.fields(request), space.config)
+        given = await forms.fields(request)
+        config = await asyncio.to_thread(forms.asked, given, space.config)
         key = host.whatif(name, config)
         key = await key if inspect.isawaitable(key) else key
     except WhimError as error:
