@@ -26,6 +26,7 @@ __all__ = ["API", "make"]
 
 API: list[Route] = [*handlers.ROUTES, *personalizer.ROUTES]
 _METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"]
+_SPACES = ["", "v1", "spaces"]
 _OPEN = ("/login", "/static")  # pages that need no key
 _SAFE = [
     (b"content-security-policy",
@@ -53,8 +54,6 @@ class _Page:
         answer: Response
         try:
             admit(host, scope, "read" if self._needs else None)
-            if self._needs:
-                host.must_be_ready()
         except Exception as error:
             answer = self._refused(scope, error)
             await answer(scope, receive, safely)
@@ -84,13 +83,33 @@ async def _not_there(request: Request, error: Exception) -> Response:
     return Response(told.body, told.status, media_type="application/json")
 
 
-def make(host: Host) -> Starlette:
+class _Front:
+    """Decisions and rewards go straight to their endpoints, all else through the router.
+
+    What an endpoint does is complete, so that it needs none of the router's wrapping.
+    """
+
+    def __init__(self, app: Starlette, quick: dict[str, Endpoint]) -> None:
+        self._app, self._quick = app, quick
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            parts = scope["path"].split("/")
+            if len(parts) == 5 and parts[4] in self._quick and parts[:3] == _SPACES:
+                scope["app"], scope["path_params"] = self._app, {"space": parts[3]}
+                await self._quick[parts[4]](scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def make(host: Host) -> ASGIApp:
     """The application of a host; it starts and closes it."""
     by_path: dict[str, list[Route]] = {}
     for route in API:
         by_path.setdefault(route.path, []).append(route)
+    endpoints = {path: Endpoint(routes) for path, routes in by_path.items()}
     served: list[BaseRoute] = [
-        WebRoute(path, Endpoint(routes), methods=_METHODS) for path, routes in by_path.items()
+        WebRoute(path, endpoint, methods=_METHODS) for path, endpoint in endpoints.items()
     ]
     pages = _guarded(page.routes())
     web = [route for route in pages if isinstance(route, WebRoute)]
@@ -109,4 +128,5 @@ def make(host: Host) -> Starlette:
         exception_handlers={404: _not_there, 405: _not_there},
     )  # fmt: skip
     app.state.host = host
-    return app
+    quick = {name: endpoints[f"/v1/spaces/{{space}}/{name}"] for name in ("decisions", "rewards")}
+    return _Front(app, quick)

@@ -104,5 +104,9 @@ def _same_origin(headers: dict[bytes, bytes]) -> None:
     origin = headers.get(b"origin")
     if origin is None:
         return
-    if urlsplit(str(origin, "latin-1")).netloc.encode("latin-1") != headers.get(b"host"):
+    try:
+        named = urlsplit(str(origin, "latin-1")).netloc.encode("latin-1")
+    except ValueError:
+        named = b""
+    if named != headers.get(b"host"):
         raise ProblemError(403, "origin", "a page of another site must not send requests here.")

@@ -13,12 +13,11 @@ from whim.serve import wire
 from whim.serve.engine import Info
 from whim.serve.host import Host, Job
 from whim.serve.problems import Failure, Problem, ProblemError, problem_of
-from whim.serve.routes import Call, Query, Reply, Route
+from whim.serve.routes import Call, Query, Reply, Route, canonical
 from whim.serve.tell import ChangeTold, moment
 
 __all__ = ["ROUTES"]
 
-_canonical = msgspec.msgpack.Encoder(order="deterministic").encode
 _json = msgspec.json.encode
 _AT_ONCE = 32  # of a batch, before others have their turn
 _SPACE = "/v1/spaces/{space}"
@@ -206,7 +205,7 @@ async def decide(host: Host, call: Call) -> bytes:
     """What to show."""
     body = call.body
     token = host.token()
-    raw = b"" if body.decision_id is None else _canonical(body)
+    raw = b"" if body.decision_id is None else canonical(body)
     answer = host.engine.decide(call.params["space"], body, raw, token)
     await token
     return answer
@@ -219,7 +218,7 @@ async def decide_many(host: Host, call: Call) -> bytes:
     found: list[bytes] = []
     for i, body in enumerate(call.body.decisions):
         try:
-            raw = b"" if body.decision_id is None else _canonical(body)
+            raw = b"" if body.decision_id is None else canonical(body)
             found.append(host.engine.decide(name, body, raw))
         except WhimError as error:
             found.append(_json(_failure(error, f"$.decisions[{i}]")))
@@ -337,7 +336,7 @@ async def _until_gone(call: Call) -> None:
 
 async def begin_whatif(host: Host, call: Call) -> Begun:
     """A replay of the space's own log under another configuration."""
-    return Begun(host.whatif(call.params["space"], call.body))
+    return Begun(await host.whatif(call.params["space"], call.body))
 
 
 async def show_whatif(host: Host, call: Call) -> Job:

@@ -118,17 +118,43 @@ def document(routes: list[Route], pages: list[PageRoute]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+# what the pages read: from the query, and from forms
+_ASKED = {
+    "/spaces/{space}": ("sort", "down", "page", "q", "before"),
+    "/page/spaces/{space}/arms": ("sort", "down", "page", "q"),
+    "/page/spaces/{space}/changes": ("before", "latest", "version"),
+    "/page/spaces/{space}/params": ("policy",),
+    "/login": ("next",),
+}
+_FORMS = {"/login": ("key", "next"), "/page/spaces/{space}/whatif": ("policy", "explore")}
+_FORM = "application/x-www-form-urlencoded"
+_STRING = {"type": "string"}
+
+
 def _page(page: PageRoute, method: str) -> dict[str, Any]:
     names = re.findall(r"{(\w+)(?::\w+)?}", page.path)
-    replies = {
-        "200": {"description": "A page or a part of one.", "content": {"text/html": _TEXT}},
-        "default": {"description": "A page that says why not.", "content": {"text/html": _TEXT}},
-    }
-    return {
+    numbers = page.path.endswith("/series")
+    shown = (
+        {"application/json": {"schema": {"type": "object"}}} if numbers else {"text/html": _TEXT}
+    )
+    asked = _ASKED.get(page.path, ()) if method == "GET" else ()
+    found: dict[str, Any] = {
         "operationId": f"page_{page.name}_{method.lower()}", "tags": ["page"],
-        "summary": f"The page: {page.name.replace('_', ' ')}.",
+        "summary": f"The page: {page.name.strip('_').replace('_', ' ')}.",
         "parameters": [
-            {"name": n, "in": "path", "required": True, "schema": {"type": "string"}} for n in names
+            *({"name": n, "in": "path", "required": True, "schema": _STRING} for n in names),
+            *({"name": n, "in": "query", "required": False, "schema": _STRING} for n in asked),
         ],
-        "responses": replies,
+        "responses": {
+            "200": {"description": "A page, a part of one, or its numbers.", "content": shown},
+            "204": {"description": "Nothing has changed."},
+            "303": {"description": "Elsewhere: to the login, or on from it."},
+            "default": {"description": "A page that says why not.",
+                        "content": {"text/html": _TEXT}},
+        },
     }  # fmt: skip
+    if method == "POST" and page.path in _FORMS:
+        fields = dict.fromkeys(_FORMS[page.path], _STRING)
+        schema = {"type": "object", "properties": fields}
+        found["requestBody"] = {"required": False, "content": {_FORM: {"schema": schema}}}
+    return found

@@ -7,21 +7,22 @@ space is made when the first request comes.
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
+from whim.errors import InvalidInputError
 from whim.serve import wire
 from whim.serve.host import Host
 from whim.serve.problems import ProblemError
-from whim.serve.routes import Call, Route
+from whim.serve.routes import Call, Route, canonical
 from whim.serve.space import ConflictError, chance
 from whim.serve.starter import personalizer_config
 
 __all__ = ["ROUTES"]
 
-_canonical = msgspec.msgpack.Encoder(order="deterministic").encode
 _DEEPEST = 16
 _Id = Annotated[str, Meta(min_length=1, max_length=128)]
 
@@ -95,11 +96,20 @@ async def _space(host: Host) -> str:
     return name
 
 
+def _renamed(said: str, places: list[int]) -> str:
+    """What the engine says of a field, with the name that the caller gave it."""
+    found = re.match(r"\$\.candidates\[(\d+)\]", said)
+    if found:
+        return f"$.actions[{places[int(found[1])]}]" + said[found.end() :]
+    return re.sub(r"^\$\.context\b", "$.contextFeatures", said)
+
+
 async def rank(host: Host, call: Call) -> RankResponse:
     """Which action to show."""
     body: RankRequest = call.body
     out = set(body.excluded_actions or ())
-    offered = [a for a in body.actions if a.id not in out]
+    places = [i for i, a in enumerate(body.actions) if a.id not in out]
+    offered = [body.actions[i] for i in places]
     if not offered:
         raise ProblemError(
             422, "invalid", "$.actions must hold one that is not excluded.", "$.actions"
@@ -107,8 +117,7 @@ async def rank(host: Host, call: Call) -> RankResponse:
     asked = wire.DecisionBody(
         candidates=[
             wire.Candidate(a.id, flat(a.features, f"$.actions[{i}].features"))
-            for i, a in enumerate(body.actions)
-            if a.id not in out
+            for i, a in zip(places, offered, strict=True)
         ],
         context=flat(body.context_features, "$.contextFeatures"),
         decision_id=body.event_id,
@@ -118,10 +127,14 @@ async def rank(host: Host, call: Call) -> RankResponse:
     space = host.engine.space(name)
     if not space.fold.items.size:  # a space of the user's own may have none
         asked.candidates = [a.id for a in offered]
-    raw = b"" if body.event_id is None else _canonical(asked)
+    raw = b"" if body.event_id is None else canonical(asked)
     token = host.token()
-    told = msgspec.json.decode(host.engine.decide(name, asked, raw, token), type=wire.Answer)
+    try:
+        answer = host.engine.decide(name, asked, raw, token)
+    except InvalidInputError as error:
+        raise InvalidInputError(_renamed(str(error), places)) from None
     await token
+    told = msgspec.json.decode(answer, type=wire.Answer)
     wanted, n = [a.id for a in offered].index(str(told.ranking[0].arm)), len(offered)
     ranking = [
         RankedAction(a.id, chance(space.config, i, wanted, n)) for i, a in enumerate(offered)
