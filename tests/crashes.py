@@ -174,7 +174,7 @@ def check(data: Path, told: Told) -> tuple[int, int]:
     try:
         space = engine.space(SPACE)
         whole = Fold(space.fold.config, space.fold.version)
-        decisions: dict[str, bytes] = {}
+        decisions: dict[str, Any] = {}
         rewards: Counter[str] = Counter()
         learnt: Counter[str] = Counter()
         states: dict[str, set[str]] = {}
@@ -185,7 +185,7 @@ def check(data: Path, told: Told) -> tuple[int, int]:
             if row.kind == fold.DECISION:
                 body = msgspec.msgpack.decode(row.body, type=wire.DecisionRow)
                 assert body.id not in decisions, f"{body.id} was decided twice"
-                decisions[body.id] = body.answer
+                decisions[body.id] = json.loads(msgspec.json.encode(wire.answered(SPACE, body)))
             elif row.kind == fold.REWARD:
                 reward = msgspec.msgpack.decode(row.body, type=wire.RewardRow)
                 assert reward.reward_id is not None
@@ -197,7 +197,7 @@ def check(data: Path, told: Told) -> tuple[int, int]:
                     learnt[key] += learn is not None
         for key, answer in told.decisions.items():
             assert key in decisions, f"{key} was acknowledged and is lost"
-            assert json.loads(decisions[key]) == answer, f"{key} was answered otherwise"
+            assert decisions[key] == answer, f"{key} was answered otherwise"
         for key, state in told.rewards.items():
             assert rewards[key] >= 1, f"reward {key} was acknowledged and is lost"
             assert state in states[key], f"reward {key} was told {state}, logged {states[key]}"

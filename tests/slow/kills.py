@@ -1,4 +1,4 @@
-"""``python -m tests.slow.kills [N]``: kill -9 under load, N times (100); ends with 1 if all is not well."""
+"""``python -m tests.slow.kills [N]``: kill -9 under load, N times (100); what is wrong raises."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ _ARRAY, _F64 = np.ndarray, np.dtype(np.float64)
 _LARGEST = checks.LARGEST
 _NAMES = frozenset((str, int))  # ids that can be looked up without a further check
 _NOTHING: F64 = np.zeros(0)
+_FEW = 64
 _new = tuple.__new__
 
 
@@ -249,6 +250,11 @@ class Policy(Slots, ABC):
             order.sort(key=lambda i: slots[i] != slot)
         else:
             self._evaluate(context, slots, cross, True)
+            # few are sorted sooner than an array is made, unless a policy has an order of its own
+            if len(slots) <= _FEW and type(self)._ranked is Policy._ranked:
+                table = self._out[: len(slots)].tolist()
+                worth = [-row[0] for row in table]
+                return sorted(range(len(table)), key=worth.__getitem__), table
             order = self._ranked(slots).tolist()
         return order, self._out[: len(slots)].tolist()
 

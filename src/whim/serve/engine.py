@@ -270,7 +270,7 @@ class Engine:
         if row is None:
             return None
         told = fold.DECODERS[fold.DECISION].decode(row.body)
-        return told.digest, told.answer
+        return told.digest, msgspec.json.encode(wire.answered(space.name, told))
 
     def reward(self, name: str, body: wire.RewardBody, token: Any = None) -> str:
         """What becomes of a reward: learnt, kept, duplicate or late."""

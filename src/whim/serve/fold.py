@@ -66,7 +66,7 @@ class Change(NamedTuple):
     event: ChangeEvent
 
 
-class Pending(Struct, array_like=True):
+class Pending(Struct, array_like=True, gc=False):
     """A decision whose reward may still come."""
 
     at: int

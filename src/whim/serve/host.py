@@ -97,6 +97,7 @@ class Host:
                 Engine, self.data, told=self._safe, clock=self._clock, on_change=self._on_change
             )
             self.metrics.engine = self.engine
+            self.engine.store.later = self._loop.call_soon
             if self.settings.demo and not self.engine.ever:
                 await self.create(DEMO, demo_config())
             for space in list(self.engine.spaces.values()):
@@ -279,8 +280,8 @@ class Host:
 
     async def change(self, name: str, config: wire.SpaceConfig) -> int:
         """Ask for other parameters; the version that is being built."""
-        version: int = await self.waited(lambda t: self.engine.change(name, config, t))
         await asyncio.to_thread(build, config)  # it may take its time; what it finds is kept
+        version: int = await self.waited(lambda t: self.engine.change(name, config, t))
         self._spawn(self._rebuild(name))
         return version
 
@@ -306,8 +307,8 @@ class Host:
 
     async def whatif(self, name: str, config: wire.SpaceConfig) -> str:
         """Begin to replay a space's log under another configuration; the job's id."""
-        space = self.engine.space(name)
         await asyncio.to_thread(build, config)  # refuses what cannot be built
+        space = self.engine.space(name)
         busy = sum(job.state in ("waiting", "running") for job in self.jobs.values())
         if busy >= _QUEUE:
             raise ProblemError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 from collections.abc import Callable
@@ -47,7 +48,12 @@ async def _serve(
         await host.opened.wait()
         if host.problem is not None:
             server.should_exit = True
-        elif ready is not None:
+        else:
+            # what is there now stays: the collector need not look at it again and again
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(20_000, 50, 100)
+        if ready is not None and host.problem is None:
             ready(_address(settings, listening))
 
     watching = asyncio.ensure_future(watch())

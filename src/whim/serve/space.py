@@ -124,20 +124,12 @@ class Space:
         order, table = held.choose(x, ids)
         wanted = order[0]
         place, mode, probability = self._draw(key, wanted, len(ids))
-        ranked = wire.Ranked
-        answer = _sayable(
-            _answer,
-            wire.Answer(
-                decision_id=key, space=self.name, arm=ids[place], probability=probability,
-                mode=mode, version=held.version,
-                ranking=[ranked(ids[i], *table[i]) for i in order],
-            ),
-        )  # fmt: skip
-        due = at + self._wait
         row = wire.DecisionRow(
-            key, body.context, candidates, place, probability, mode, body.deferred, due, wanted,
-            digest, answer,
+            key, body.context, candidates, place, probability, mode, body.deferred, at + self._wait,
+            wanted, digest, held.version, order, table,
         )  # fmt: skip
+        answer = _sayable(_answer, wire.answered(self.name, row))
+        due = row.due
         logged = Row(seq, at, self.number, fold.DECISION, key, _sayable(_encode, row))
         agreed, late = wanted == place, body.deferred
         held.decided(seq, at, key, ids[place], x.tobytes(), probability, mode, agreed, late, due)

@@ -28,7 +28,8 @@ from whim.types import ChangeEvent
 
 __all__ = ["LogReader", "Store", "StoreError"]
 
-FORMAT = 2
+FORMAT = 3
+_HANDFUL = int(os.environ.get("HANDFUL", "100"))  # rows that are not kept waiting for the turn's end
 _MOST = 1000  # rows a commit: more gain nothing and make the first of them wait
 _HEAVY = 1 << 22  # bytes a commit, for the same reason
 _BLOCK = 2048  # rows read at a time
@@ -288,6 +289,11 @@ class Store(LogReader):
                 ) from None
             opened.pop_all()  # they stay open
         self.committed = self.last_seq
+        # How to do something soon, on the thread that appends. With it rows are handed over
+        # together, once a turn of an event loop, so that the writer is not woken for each.
+        self.later: Callable[[Callable[[], None]], Any] | None = None
+        self._gathered: list[Any] = []
+        self._waiting = False
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, name="whim-log", daemon=True)
         self._writer.start()
@@ -319,24 +325,44 @@ class Store(LogReader):
 
         A change comes with its space and version; those of ``quiet`` are no news.
         """
-        self._queue.put((rows, changes, token, quiet))
+        self._gathered.append((rows, changes, token, quiet))
+        if self.later is None or len(self._gathered) >= _HANDFUL:
+            self.hand_over()
+        elif not self._waiting:
+            self._waiting = True
+            self.later(self._turned)
+
+    def _turned(self) -> None:
+        self._waiting = False
+        self.hand_over()
+
+    def hand_over(self) -> None:
+        """Let the writer have what was gathered."""
+        batch, self._gathered = self._gathered, []
+        if batch:
+            self._queue.put(batch)
 
     def flush(self) -> None:
         """Wait until all that was queued before is safe; raises if it is not."""
         done = threading.Event()
-        self._queue.put(((), (), done, True))
+        self._gathered.append(((), (), done, True))
+        self.hand_over()
         done.wait()
         if self.failed is not None:
             raise self.failed
 
     def _write(self) -> None:
         while True:
-            batch = [self._queue.get()]
-            if batch[0] is None:
+            batch = self._queue.get()
+            if batch is None:
                 return
-            n, size = len(batch[0][0]), 0
-            while n < _MOST and size < _HEAVY:
-                size += sum(len(row[5]) for row in batch[-1][0])
+            n = size = 0
+            while True:
+                for rows, _, _, _ in batch[n:]:
+                    size += sum(len(row[5]) for row in rows)
+                n = len(batch)
+                if n >= _MOST or size >= _HEAVY:
+                    break
                 try:
                     more = self._queue.get_nowait()
                 except queue.Empty:
@@ -344,8 +370,7 @@ class Store(LogReader):
                 if more is None:
                     self._commit(batch)
                     return
-                batch.append(more)
-                n += len(more[0])
+                batch += more
             self._commit(batch)
 
     def _commit(self, batch: list[Any]) -> None:
@@ -402,6 +427,7 @@ class Store(LogReader):
 
     def close(self) -> None:
         """Write what is queued, then stop."""
+        self.hand_over()
         self._queue.put(None)
         self._writer.join()
         super().close()

@@ -26,6 +26,7 @@ __all__ = [
     "RewardRow",
     "RewardRules",
     "SpaceConfig",
+    "answered",
 ]
 
 # the end is looked at twice: Python's $ also matches before a last line break
@@ -114,7 +115,7 @@ class DecisionBody(Struct, forbid_unknown_fields=True, kw_only=True):
     deferred: bool = False
 
 
-class Ranked(Struct):
+class Ranked(Struct, gc=False):  # they hold no others, and there are many
     """A candidate as the policy sees it; null where it is infinite, as for an arm never played."""
 
     arm: str | int
@@ -126,7 +127,7 @@ class Ranked(Struct):
 Mode = Literal["policy", "explore", "holdback", "shadow"]
 
 
-class Answer(Struct, kw_only=True):
+class Answer(Struct, kw_only=True, gc=False):
     """What to show; ``probability`` is that with which this arm was going to be chosen."""
 
     decision_id: str
@@ -149,14 +150,14 @@ class RewardBody(Struct, forbid_unknown_fields=True, kw_only=True):
 # -- rows of the log --------------------------------------------------------------------------
 
 
-class Choice(Struct, array_like=True):
+class Choice(Struct, array_like=True, gc=False):
     """A candidate as it is logged."""
 
     id: str | int
     features: list[float] | dict[str, Any] | None = None
 
 
-class DecisionRow(Struct, array_like=True):
+class DecisionRow(Struct, array_like=True, gc=False):
     """A decision: what was asked, what was answered, and how."""
 
     id: str
@@ -169,7 +170,19 @@ class DecisionRow(Struct, array_like=True):
     due: int
     wanted: int  # the place that the policy itself would have chosen
     digest: bytes
-    answer: bytes
+    version: int
+    order: list[int]  # places, best first
+    table: list[list[float]]  # score, mean and width of each candidate
+
+
+def answered(space: str, row: DecisionRow) -> Answer:
+    """The answer that was given, from what was logged of it."""
+    ids = [c.id for c in row.candidates]
+    return Answer(
+        decision_id=row.id, space=space, arm=ids[row.place], probability=row.probability,
+        mode=row.mode, version=row.version,
+        ranking=[Ranked(ids[i], *row.table[i]) for i in row.order],
+    )  # fmt: skip
 
 
 class RewardRow(Struct, array_like=True):
