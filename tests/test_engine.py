@@ -533,3 +533,18 @@ def test_killed_at_any_moment_it_has_all_that_it_acknowledged_and_nothing_twice(
     assert engine.space("s").fold.policy.step == len(learnt) + len(closed)
     assert folded(engine, "s").digest() == engine.space("s").fold.digest()
     engine.close()
+
+
+def test_the_reward_that_closed_a_decision_is_known_when_it_comes_again(tmp_path):
+    engine = Engine(tmp_path / "data")
+    engine.create("s", wire.SpaceConfig())
+    body = wire.DecisionBody(context=[1.0], candidates=["a"], decision_id="d")
+    engine.decide("s", body, b"d")
+    once = wire.RewardBody(decision_id="d", value=1.0, reward_id="r")
+    other = wire.RewardBody(decision_id="d", value=1.0, reward_id="another")
+    assert [engine.reward("s", r) for r in (once, once, other)] == ["learnt", "duplicate", "late"]
+    digest = engine.space("s").fold.digest()
+    engine.close()
+    again = Engine(tmp_path / "data")
+    assert again.space("s").fold.digest() == digest
+    again.close()

@@ -19,7 +19,7 @@ from whim.errors import WhimError
 from whim.serve import wire
 from whim.serve.behind import unpack
 from whim.serve.clerk import Clerk, ClerkError, Task, joined
-from whim.serve.engine import Engine
+from whim.serve.engine import BusyError, Engine
 from whim.serve.fold import Change, Fold, build
 from whim.serve.keys import Keys
 from whim.serve.limits import Rates
@@ -27,6 +27,7 @@ from whim.serve.logging import get as get_log
 from whim.serve.metrics import Metrics
 from whim.serve.problems import ProblemError
 from whim.serve.settings import Settings, is_loopback
+from whim.serve.space import NotFoundError
 from whim.serve.starter import DEMO, demo_config, warm
 from whim.serve.tell import told
 from whim.serve.webhooks import Webhooks
@@ -80,6 +81,7 @@ class Host:
         self._tasks: set[asyncio.Task[None]] = set()
         self._clerk = Clerk(self.data)
         self._one_whatif = asyncio.Lock()
+        self._one_rebuild = asyncio.Lock()
         self._snapped: dict[int, int] = {}
         self._hooks: Webhooks | None = None
 
@@ -286,6 +288,13 @@ class Host:
         return version
 
     async def _rebuild(self, name: str) -> None:
+        """Build what was asked for last, one space at a time."""
+        async with self._one_rebuild:
+            space = self.engine.spaces.get(name)
+            if space is not None and self.engine.info(name).rebuilding:
+                await self._build(name)
+
+    async def _build(self, name: str) -> None:
         number, wish = self.engine.begin_rebuild(name)
         clerk = Clerk(self.data)
         try:
@@ -297,6 +306,8 @@ class Host:
             more = await asyncio.to_thread(self.engine.catch_up, held, number)
             await self.waited(lambda t: self.engine.swap(name, number, held, changes + more, t))
             self.log.info("rebuilt", space=name, version=wish.version, skipped=held.skipped)
+        except (BusyError, NotFoundError):  # changed again or retired: what comes after sees to it
+            self.log.info("superseded", space=name, version=wish.version)
         except WhimError as error:
             self.log.warning("not rebuilt", space=name, version=wish.version, reason=str(error))
             self.engine.rebuild_failed(name, wish.version, str(error))

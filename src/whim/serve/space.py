@@ -19,6 +19,7 @@ from whim.serve.stats import MICRO, ArmCounts
 
 __all__ = ["ArmView", "ConflictError", "NotFoundError", "Space", "chance", "draws"]
 
+_REMEMBERED = 65_536  # rewards that closed a decision
 _encode = msgspec.msgpack.encode
 _answer = msgspec.json.Encoder().encode
 
@@ -56,6 +57,38 @@ def _sayable(encode: Callable[[Any], bytes], value: Any) -> bytes:
         ) from None
 
 
+def _must_be_sayable(key: str, context: Any, candidates: list[wire.Choice]) -> None:
+    try:
+        _encode((key, context, candidates))
+    except (OverflowError, UnicodeEncodeError) as error:
+        path = "$.decision_id" if _odd(key) else _place("$.context", context)
+        for i, choice in enumerate(candidates):
+            if path is None:
+                path = f"$.candidates[{i}]" if _odd(choice.id) else None
+            if path is None:
+                path = _place(f"$.candidates[{i}].features", choice.features)
+        raise InvalidInputError(
+            f"{path or '$'} must be text and numbers that can be logged: {error}."
+        ) from None
+
+
+def _odd(value: Any) -> bool:
+    """Whether it cannot be logged."""
+    try:
+        _encode(value)
+    except (OverflowError, UnicodeEncodeError):
+        return True
+    return False
+
+
+def _place(path: str, value: Any) -> str | None:
+    """Where in features something cannot be logged."""
+    if not _odd(value):
+        return None
+    names = [n for n, v in value.items() if _odd((n, v))] if isinstance(value, dict) else []
+    return f"{path}.{names[0]}" if names else path
+
+
 class ArmView(msgspec.Struct, kw_only=True):
     """An arm as it is shown: times shown and learnt, its mean reward with 95 %, and its trend.
 
@@ -84,6 +117,7 @@ class Space:
         self.number, self.name = number, name
         self.fold = held
         self._due: list[tuple[int, str]] = []
+        self._learnt: dict[str, str] = {}
         self.reschedule()
 
     def reschedule(self) -> None:
@@ -119,7 +153,7 @@ class Space:
         x = held.context(body.context)
         # what cannot be logged must change nothing: it is tried before anything is touched
         if given or held.policy.randomised or not held.knows(ids):
-            _sayable(_encode, (key, body.context, candidates))
+            _must_be_sayable(key, body.context, candidates)
             held.meet(candidates)
         order, table = held.choose(x, ids)
         wanted = order[0]
@@ -162,7 +196,8 @@ class Space:
         waiting = self.fold.pending.get(body.decision_id)
         row = wire.RewardRow(body.decision_id, body.value, "kept", None, body.reward_id)
         if waiting is None or (at >= waiting.due and not waiting.deferred):
-            row.state = "late"
+            again = body.reward_id is not None and self._learnt.get(row.id) == body.reward_id
+            row.state = "duplicate" if again else "late"
         elif body.reward_id is not None and body.reward_id in (waiting.seen or ()):
             row.state = "duplicate"
         elif self.config.rewards.combine == "earliest":
@@ -170,9 +205,17 @@ class Space:
                 row.state = "duplicate"
             elif not waiting.deferred:
                 row.state, row.learn = "learnt", body.value
+                self._remember(row.id, body.reward_id)
         body_bytes = _sayable(_encode, row)
         changes = self.fold.took(seq, at, row)
         return Row(seq, at, self.number, fold.REWARD, None, body_bytes), row, changes
+
+    def _remember(self, key: str, reward_id: str | None) -> None:
+        """What closed a decision, so that the same one sent again is told so: not part of state."""
+        if reward_id is not None:
+            self._learnt[key] = reward_id
+            if len(self._learnt) > _REMEMBERED:
+                del self._learnt[next(iter(self._learnt))]
 
     def activate(self, key: str, seq: int, at: int) -> tuple[Row | None, list[Change]]:
         """A deferred decision was shown: its waiting begins."""
