@@ -49,7 +49,8 @@ class _Page:
         async def safely(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *_SAFE]
-            await send(message)
+            with contextlib.suppress(OSError, RuntimeError):  # the caller has gone meanwhile
+                await send(message)
 
         answer: Response
         try:

@@ -101,6 +101,7 @@ def _renamed(said: str, places: list[int]) -> str:
     found = re.match(r"\$\.candidates\[(\d+)\]", said)
     if found:
         return f"$.actions[{places[int(found[1])]}]" + said[found.end() :]
+    said = re.sub(r"^\$\.decision_id\b", "$.eventId", said)
     return re.sub(r"^\$\.context\b", "$.contextFeatures", said)
 
 
@@ -131,8 +132,8 @@ async def rank(host: Host, call: Call) -> RankResponse:
     token = host.token()
     try:
         answer = host.engine.decide(name, asked, raw, token)
-    except InvalidInputError as error:
-        raise InvalidInputError(_renamed(str(error), places)) from None
+    except (ConflictError, InvalidInputError) as error:
+        raise type(error)(_renamed(str(error), places)) from None
     await token
     told = msgspec.json.decode(answer, type=wire.Answer)
     wanted, n = [a.id for a in offered].index(str(told.ranking[0].arm)), len(offered)

@@ -16,6 +16,9 @@ from whim.serve.store import StoreError
 __all__ = ["Failure", "Problem", "ProblemError", "problem_of"]
 
 
+_LONGEST = 600
+
+
 class Problem(Struct):
     """What went wrong: a word for programs, a sentence for people, the field if there is one."""
 
@@ -36,8 +39,10 @@ class ProblemError(WhimError):
     def __init__(
         self, status: int, code: str, message: str, path: str | None = None, **headers: str
     ) -> None:
+        if len(message) > _LONGEST:  # it may quote what came
+            message = message[: _LONGEST - 5] + " ...."
         super().__init__(message)
-        self.status, self.problem = status, Problem(code, message, path)
+        self.status, self.problem = status, Problem(code, message, path and path[:_LONGEST])
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 

@@ -7,6 +7,7 @@ errors, metrics.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -154,8 +155,9 @@ async def answer(send: Send, reply: Reply, *, head: bool = False) -> None:
     headers = [(b"content-length", b"%d" % len(reply.body)), _NO_STORE, *reply.headers]
     if reply.status != 204:
         headers.append((b"content-type", reply.media))
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if head else reply.body})
+    with contextlib.suppress(OSError, RuntimeError):  # the caller has gone meanwhile
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if head else reply.body})
 
 
 async def read(scope: Scope, receive: Receive, most: int) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from whim.errors import InvalidInputError
 from whim.serve import wire
@@ -22,10 +22,13 @@ _MOST = 64 * 1024
 async def fields(request: Request) -> dict[str, str]:
     """The fields of a form; of two with the same name the last."""
     body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _MOST:
-            raise InvalidInputError(f"the form must have at most {_MOST} bytes, got more.")
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > _MOST:
+                raise InvalidInputError(f"the form must have at most {_MOST} bytes, got more.")
+    except ClientDisconnect:
+        raise InvalidInputError("the form must come whole.") from None
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
     except ValueError:
