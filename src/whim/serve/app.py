@@ -64,8 +64,10 @@ class _Page:
     def _refused(self, scope: Scope, error: Exception) -> Response:
         if isinstance(error, ProblemError) and error.status == 401:
             headers = dict(scope["headers"])
-            if b"hx-request" in headers:
-                return Response(status_code=401, headers={"HX-Redirect": "/login"})
+            if b"hx-request" in headers:  # a part of a page, which is to come back itself
+                onward = page.here(str(headers.get(b"hx-current-url", b"/"), "latin-1"))
+                where = f"/login?next={quote(onward)}"
+                return Response(status_code=401, headers={"HX-Redirect": where})
             return RedirectResponse(f"/login?next={quote(scope['path'])}", status_code=303)
         return page.trouble(error)
 

@@ -22,12 +22,14 @@ def spark(values: Sequence[float | None], width: float = 96, height: float = 24)
         return ""
     low, high = min(v for _, v in known), max(v for _, v in known)
     span, last = high - low, max(len(values) - 1, 1)
+    if span <= 1e-6 * max(abs(low), abs(high)):
+        span = 0.0  # the same but for rounding
     points = []
     for i, v in known:
-        x = 1.5 + (width - 3) * i / last
+        x = min(1.5 + (width - 3) * i / last, width - 1.5 - (len(known) == 1) * width / 24)
         y = height / 2 if span <= 0 else 1.5 + (height - 3) * (1 - (v - low) / span)
         points.append(f"{x:.4g} {y:.4g}")
-    return "M" + "L".join(points) + ("h.1" if len(points) == 1 else "")
+    return "M" + "L".join(points) + (f"h{width / 24:.4g}" if len(points) == 1 else "")
 
 
 def moves(

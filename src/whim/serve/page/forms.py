@@ -14,7 +14,7 @@ from whim.errors import InvalidInputError
 from whim.serve import wire
 from whim.serve.fold import build
 
-__all__ = ["asked", "fields", "local"]
+__all__ = ["asked", "fields", "here", "local"]
 
 _MOST = 64 * 1024
 
@@ -47,6 +47,18 @@ def local(path: str) -> str:
     except ValueError:
         return "/"
     return "/" if odd or "\\" in path or parts.scheme or parts.netloc else path
+
+
+def here(url: str) -> str:
+    """The path of the page that a part was asked for, as the browser names it.
+
+    >>> here("http://localhost:8126/spaces/news?sort=arm"), here("http://["), here("")
+    ('/spaces/news', '/', '/')
+    """
+    try:
+        return local(urlsplit(url).path or "/")
+    except ValueError:
+        return "/"
 
 
 def asked(given: Mapping[str, str], now: wire.SpaceConfig) -> wire.SpaceConfig:

@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
@@ -158,7 +158,8 @@ async def _spaces(request: Request) -> Response:
 
 
 async def _cards(request: Request) -> Response:
-    return _part("_cards.html", **await _all_cards(request))
+    shell = views.shell(request.app.state.host.engine)
+    return _part("_cards.html", **await _all_cards(request), **shell)
 
 
 async def _space(request: Request) -> Response:
@@ -288,8 +289,8 @@ async def _login(request: Request) -> Response:
     host = request.app.state.host
     if request.method == "GET":
         if "hx-request" in request.headers:  # a part of a page whose login is over
-            here = urlsplit(request.headers.get("hx-current-url", "/")).path
-            return Response(headers={"hx-redirect": f"/login?next={quote(forms.local(here))}"})
+            onward = forms.here(request.headers.get("hx-current-url", "/"))
+            return Response(headers={"hx-redirect": f"/login?next={quote(onward)}"})
         return _ask(forms.local(request.query_params.get("next", "/")))
     try:
         given = await forms.fields(request)

@@ -305,6 +305,8 @@ def percent(share: float | None, digits: int = 1) -> str:
     if share is None or not math.isfinite(share):
         return "–"
     text = f"{100 * share:.{digits}f}"
+    if float(text) == 0:
+        text = "0"  # without a sign
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text}\u00a0%".replace("-", "−")
 
 

@@ -192,9 +192,10 @@
       if (v === null || v === undefined || i === null || i === undefined) return "–";
       return number(v) + " [" + number(plot.data[s + 1][i]) + ", " + number(plot.data[s + 2][i]) + "]";
     };
+    const few = (plot) => plot.data[0].length < 3;  // too few for a line to be seen
     const end = (i) => ({ class: "end", stroke: colour(inks[i], 0), width: 0, spanGaps: true, points: { show: false } });
     const line = (i) => [
-      { label: names[i], stroke: colour(inks[i]), width: 2, value: told, spanGaps: true, points: { show: false } },
+      { label: names[i], stroke: colour(inks[i]), width: 2, value: told, spanGaps: true, points: { show: few, size: 7 } },
       end(i), end(i),
     ];
     const axis = { stroke: colour("tick"), grid: { stroke: colour("grid"), width: 1 }, ticks: { stroke: colour("grid"), width: 1 }, font: "13px system-ui, sans-serif" };
@@ -207,9 +208,10 @@
         ...(two ? [{ series: [6, 5], fill: colour(inks[1], 0.16) }] : []),
       ],
       axes: [{ ...axis, space: 70, values: TIMES }, { ...axis, size: 56 }],
-      scales: { y: { range: (_, low, high) => {
+      scales: { x: { range: (plot, low, high) => (plot.data[0].length > 1 ? [low, high] : [low - 30, low + 30]) }, y: { range: (_, low, high) => {
         if (low === null) return [0, 1];
-        const room = (high - low) * 0.06 || 0.05;
+        const size = Math.max(Math.abs(low), Math.abs(high));
+        const room = Math.max((high - low) * 0.06, size * 0.02) || 0.05;
         return [low >= 0 ? Math.max(0, low - room) : low - room, high + room];
       } } },
       legend: { live: chart.box.clientWidth >= 500, show: chart.box.clientWidth >= 500 },
