@@ -28,6 +28,9 @@ from whim.serve import fold, wire
 from whim.serve.engine import Engine
 from whim.serve.fold import Fold
 
+if sys.platform != "win32":
+    import resource
+
 SPACE = "news"
 CONFIG = {
     "name": SPACE, "policy": "pslinucb-disjoint",
@@ -99,6 +102,15 @@ class Service:
         self.stop(signal.SIGKILL)
 
 
+def no_more_room(service: Service, room: int = 200_000) -> None:
+    """As if the disk were nearly full: no file of the service grows beyond so many bytes more."""
+    if sys.platform == "win32":
+        raise AssertionError("only where files can be limited")
+    sizes = [path.stat().st_size for path in service.data.glob("*.db*")]
+    most = max(sizes, default=0) + room
+    resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (most, most))
+
+
 def asked(
     link: http.client.HTTPConnection, method: str, path: str, body: Any = None, **headers: str
 ) -> tuple[int, Any]:
@@ -168,6 +180,12 @@ class Told:
         self.wrong: list[Any] = []
 
 
+def _answer(row: wire.DecisionRow) -> Any:
+    return json.loads(
+        msgspec.json.encode(wire.answered(SPACE, row, [c.id for c in row.candidates]))
+    )
+
+
 def check(data: Path, told: Told) -> tuple[int, int]:
     """Read the log from outside and hold it against what was told; rows, and rows of rewards."""
     engine = Engine(data)
@@ -185,7 +203,7 @@ def check(data: Path, told: Told) -> tuple[int, int]:
             if row.kind == fold.DECISION:
                 body = msgspec.msgpack.decode(row.body, type=wire.DecisionRow)
                 assert body.id not in decisions, f"{body.id} was decided twice"
-                decisions[body.id] = json.loads(msgspec.json.encode(wire.answered(SPACE, body)))
+                decisions[body.id] = _answer(body)
             elif row.kind == fold.REWARD:
                 reward = msgspec.msgpack.decode(row.body, type=wire.RewardRow)
                 assert reward.reward_id is not None
