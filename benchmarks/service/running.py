@@ -70,10 +70,10 @@ def service(data: Path, more: str = "") -> Iterator[tuple[int, subprocess.Popen[
 
 
 @contextlib.contextmanager
-def noop() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+def noop(*more: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     """The no-op stack; its port and process."""
     port = free_port()
-    process = subprocess.Popen([sys.executable, "-m", "benchmarks.service.noop", str(port)])
+    process = subprocess.Popen([sys.executable, "-m", "benchmarks.service.noop", str(port), *more])
     try:
         until = time.monotonic() + 60
         while time.monotonic() < until:

@@ -270,7 +270,8 @@ class Engine:
         if row is None:
             return None
         told = fold.DECODERS[fold.DECISION].decode(row.body)
-        return told.digest, msgspec.json.encode(wire.answered(space.name, told))
+        answer = wire.answered(space.name, told, [c.id for c in told.candidates])
+        return told.digest, msgspec.json.encode(answer)
 
     def reward(self, name: str, body: wire.RewardBody, token: Any = None) -> str:
         """What becomes of a reward: learnt, kept, duplicate or late."""

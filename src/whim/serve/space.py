@@ -19,8 +19,10 @@ from whim.serve.stats import MICRO, ArmCounts
 
 __all__ = ["ArmView", "ConflictError", "NotFoundError", "Space", "chance", "draws"]
 
+_LISTS = 1024  # of candidates
 _REMEMBERED = 65_536  # rewards that closed a decision
 _encode = msgspec.msgpack.encode
+_choices = msgspec.msgpack.Decoder(list[wire.Choice]).decode
 _answer = msgspec.json.Encoder().encode
 
 
@@ -118,6 +120,7 @@ class Space:
         self.fold = held
         self._due: list[tuple[int, str]] = []
         self._learnt: dict[str, str] = {}
+        self._lists: dict[tuple[Any, ...], msgspec.Raw] = {}
         self.reschedule()
 
     def reschedule(self) -> None:
@@ -139,22 +142,14 @@ class Space:
         """Choose; the row, and the answer as JSON."""
         held = self.fold
         given = held.items.size > 0
-        candidates = [
-            wire.Choice(c.id, c.features if given else None)
-            if c.__class__ is wire.Candidate
-            else wire.Choice(c)  # type: ignore[arg-type]
-            for c in body.candidates
-        ]
-        ids = [c.id for c in candidates]
-        if len(set(ids)) != len(ids):
-            twice = next(i for i, arm in enumerate(ids) if arm in ids[:i])
-            raise InvalidInputError(f"$.candidates[{twice}] must not repeat, got {ids[twice]!r}.")
+        ids, candidates = self._asked(body.candidates, given)
         key = body.decision_id or uuid.uuid4().hex
         x = held.context(body.context)
         # what cannot be logged must change nothing: it is tried before anything is touched
         if given or held.policy.randomised or not held.knows(ids):
-            _must_be_sayable(key, body.context, candidates)
-            held.meet(candidates)
+            choices = _choices(candidates) if type(candidates) is msgspec.Raw else candidates
+            _must_be_sayable(key, body.context, choices)
+            held.meet(choices)
         order, table = held.choose(x, ids)
         wanted = order[0]
         place, mode, probability = self._draw(key, wanted, len(ids))
@@ -162,13 +157,36 @@ class Space:
             key, body.context, candidates, place, probability, mode, body.deferred, at + self._wait,
             wanted, digest, held.version, order, table,
         )  # fmt: skip
-        answer = _sayable(_answer, wire.answered(self.name, row))
+        answer = _sayable(_answer, wire.answered(self.name, row, ids))
         due = row.due
         logged = Row(seq, at, self.number, fold.DECISION, key, _sayable(_encode, row))
         agreed, late = wanted == place, body.deferred
         held.decided(seq, at, key, ids[place], x.tobytes(), probability, mode, agreed, late, due)
         heapq.heappush(self._due, (due, key))
         return logged, answer
+
+    def _asked(self, given: list[Any], featured: bool) -> tuple[list[str | int], Any]:
+        """Ids of the candidates, and the candidates as they are logged.
+
+        A page's candidates come again and again: lists of bare ids are remembered as bytes.
+        """
+        bare = not any(c.__class__ is wire.Candidate for c in given)
+        known = self._lists.get(tuple(given)) if bare else None
+        if known is not None:
+            return given, known
+        ids = given if bare else [c.id if c.__class__ is wire.Candidate else c for c in given]
+        if len(set(ids)) != len(ids):
+            twice = next(i for i, arm in enumerate(ids) if arm in ids[:i])
+            raise InvalidInputError(f"$.candidates[{twice}] must not repeat, got {ids[twice]!r}.")
+        choices = [
+            wire.Choice(arm, c.features if featured and c.__class__ is wire.Candidate else None)
+            for arm, c in zip(ids, given, strict=True)
+        ]
+        if bare and not _odd(choices):
+            if len(self._lists) >= _LISTS:
+                self._lists.clear()
+            self._lists[tuple(given)] = msgspec.Raw(_encode(choices))
+        return ids, choices
 
     def _draw(self, key: str, wanted: int, n: int) -> tuple[int, wire.Mode, float]:
         """Which candidate is shown, why, and how likely that was."""

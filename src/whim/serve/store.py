@@ -29,7 +29,6 @@ from whim.types import ChangeEvent
 __all__ = ["LogReader", "Store", "StoreError"]
 
 FORMAT = 3
-_HANDFUL = int(os.environ.get("HANDFUL", "100"))  # rows that are not kept waiting for the turn's end
 _MOST = 1000  # rows a commit: more gain nothing and make the first of them wait
 _HEAVY = 1 << 22  # bytes a commit, for the same reason
 _BLOCK = 2048  # rows read at a time
@@ -326,7 +325,7 @@ class Store(LogReader):
         A change comes with its space and version; those of ``quiet`` are no news.
         """
         self._gathered.append((rows, changes, token, quiet))
-        if self.later is None or len(self._gathered) >= _HANDFUL:
+        if self.later is None:
             self.hand_over()
         elif not self._waiting:
             self._waiting = True

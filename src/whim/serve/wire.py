@@ -175,9 +175,8 @@ class DecisionRow(Struct, array_like=True, gc=False):
     table: list[list[float]]  # score, mean and width of each candidate
 
 
-def answered(space: str, row: DecisionRow) -> Answer:
-    """The answer that was given, from what was logged of it."""
-    ids = [c.id for c in row.candidates]
+def answered(space: str, row: DecisionRow, ids: list[str | int]) -> Answer:
+    """The answer that was given, from what was logged of it; ``ids`` are its candidates'."""
     return Answer(
         decision_id=row.id, space=space, arm=ids[row.place], probability=row.probability,
         mode=row.mode, version=row.version,
