@@ -54,7 +54,7 @@ class _Page:
 
         answer: Response
         try:
-            admit(host, scope, "read" if self._needs else None)
+            admit(host, scope, "read" if self._needs else None, dict(scope["headers"]))
         except Exception as error:
             answer = self._refused(scope, error)
             await answer(scope, receive, safely)

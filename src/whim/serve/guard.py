@@ -25,13 +25,8 @@ _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 _SAFE = frozenset(("GET", "HEAD"))
 
 
-def _headers(scope: Scope) -> dict[bytes, bytes]:
-    return dict(scope["headers"])
-
-
-def token_of(scope: Scope) -> tuple[str | None, bool]:
+def token_of(headers: dict[bytes, bytes]) -> tuple[str | None, bool]:
     """The key that came, and whether a browser sent it by itself (a cookie)."""
-    headers = _headers(scope)
     bearer = headers.get(b"authorization", b"")
     if bearer[:7].lower() == b"bearer ":
         return str(bearer[7:], "latin-1").strip(), False
@@ -48,12 +43,12 @@ def token_of(scope: Scope) -> tuple[str | None, bool]:
     return None, False
 
 
-def admit(host: Host, scope: Scope, wanted: str | None) -> Key | None:
+def admit(host: Host, scope: Scope, wanted: str | None, headers: dict[bytes, bytes]) -> Key | None:
     """Let a request pass, or raise what it is told; the key that it came with."""
     key = None
     if wanted is not None:
         if host.keys.any:
-            token, by_browser = token_of(scope)
+            token, by_browser = token_of(headers)
             if token is None:
                 raise ProblemError(
                     401, "no_key", "a key must come with the request.", www_authenticate="Bearer"
@@ -67,9 +62,9 @@ def admit(host: Host, scope: Scope, wanted: str | None) -> Key | None:
             if not key.allows(wanted):
                 raise ProblemError(403, "scope", f"the key must have the scope {wanted}.")
             if by_browser and scope["method"] not in _SAFE:
-                _same_origin(_headers(scope))
+                _same_origin(headers)
         else:
-            _local(host, scope)
+            _local(host, scope, headers)
     if host.rates is not None:
         caller = key.name if key is not None else (scope.get("client") or ("",))[0]
         wait = host.rates.take(caller)
@@ -81,10 +76,9 @@ def admit(host: Host, scope: Scope, wanted: str | None) -> Key | None:
     return key
 
 
-def _local(host: Host, scope: Scope) -> None:
+def _local(host: Host, scope: Scope, headers: dict[bytes, bytes]) -> None:
     if not host.loopback:
         raise ProblemError(401, "no_key", "a key must be made first: whim keys make.")
-    headers = _headers(scope)
     named = str(headers.get(b"host", b"localhost"), "latin-1")
     if named != host.last_host:  # mostly the same one
         try:

@@ -7,7 +7,6 @@ errors, metrics.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -110,12 +109,13 @@ class Endpoint:
                 known = ", ".join(self.methods)
                 said = f"method must be one of {known}, got {method}."
                 raise ProblemError(405, "method", said, allow=known)
-            key = admit(host, scope, route.scope)
+            headers = dict(scope["headers"])
+            key = admit(host, scope, route.scope, headers)
             if not route.always:
                 host.must_be_ready()
             body = None
             if route.takes is not None:
-                raw = await read(scope, receive, host.settings.max_body)
+                raw = await read(headers, receive, host.settings.max_body)
                 body = self._decoders[method].decode(raw)
             query = _numbers(scope, route.query) if route.query else {}
             call = Call(scope, receive, send, scope["path_params"], body, key, query)
@@ -155,16 +155,18 @@ async def answer(send: Send, reply: Reply, *, head: bool = False) -> None:
     headers = [(b"content-length", b"%d" % len(reply.body)), _NO_STORE, *reply.headers]
     if reply.status != 204:
         headers.append((b"content-type", reply.media))
-    with contextlib.suppress(OSError, RuntimeError):  # the caller has gone meanwhile
+    try:
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if head else reply.body})
+    except (OSError, RuntimeError):
+        pass  # the caller has gone meanwhile
 
 
-async def read(scope: Scope, receive: Receive, most: int) -> bytes:
+async def read(headers: dict[bytes, bytes], receive: Receive, most: int) -> bytes:
     """The body, refused as soon as it is known to be too long."""
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit() and int(value) > most:
-            raise _too_long(most)
+    length = headers.get(b"content-length", b"")
+    if length.isdigit() and int(length) > most:
+        raise _too_long(most)
     message = await receive()
     body: bytes = message.get("body", b"")
     if message.get("more_body"):

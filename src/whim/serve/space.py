@@ -170,7 +170,7 @@ class Space:
 
         A page's candidates come again and again: lists of bare ids are remembered as bytes.
         """
-        bare = not any(c.__class__ is wire.Candidate for c in given)
+        bare = wire.Candidate not in {*map(type, given)}
         known = self._lists.get(tuple(given)) if bare else None
         if known is not None:
             return given, known
