@@ -5,7 +5,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help run paper test lint types rooms tests bench bench-peers figures slow clean constraints
+.PHONY: help run demo paper test lint types rooms tests bench bench-peers bench-service figures slow \
+        clean constraints
 
 help:
 	@echo "make run      the experiments in small, and a report of them (some minutes the first time)"
@@ -13,8 +14,10 @@ help:
 	@echo "make bench    speed, memory and start-up, and other libraries side by side (a quiet machine,"
 	@echo "              please; needs the network for the other libraries' packages)"
 	@echo "make bench-peers  only the other libraries side by side"
+	@echo "make bench-service  only the service under load"
+	@echo "make demo     the service, with readers whose interests change for a minute"
 	@echo "make paper    the paper's experiments in full (DATA=folder with your own data sets)"
-	@echo "make slow     statistical checks that take minutes"
+	@echo "make slow     checks that take minutes: replay against truth, a hundred kills, long fuzzing"
 	@echo "make figures  the pictures of the README"
 	@echo "make clean    remove what these made"
 
@@ -40,16 +43,25 @@ tests: $(READY)
 	$(BIN)/python -m tests.warm
 	$(BIN)/pytest -n 2 --dist worksteal --doctest-modules src/whim tests
 
-# both run, and either can fail it: a missed bar of the first must not hide the second
+# all run, and each can fail it: a missed bar of one must not hide the others
 bench: $(READY)
 	@failed=0; $(BIN)/python -m benchmarks || failed=1; \
-	  $(BIN)/python -m benchmarks.peers || failed=1; exit $$failed
+	  $(BIN)/python -m benchmarks.peers || failed=1; \
+	  $(BIN)/python -m benchmarks.service || failed=1; exit $$failed
 
 bench-peers: $(READY)
 	$(BIN)/python -m benchmarks.peers
 
+bench-service: $(READY)
+	$(BIN)/python -m benchmarks.service
+
+demo: $(READY)
+	@$(BIN)/whim demo
+
 slow: $(READY)
 	$(BIN)/python -m tests.slow.replay_agrees
+	$(BIN)/python -m tests.slow.kills
+	$(BIN)/python -m tests.slow.fuzz
 
 figures: $(READY)
 	$(BIN)/python examples/regret_figure.py docs/images/regret.svg

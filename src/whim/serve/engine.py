@@ -311,8 +311,11 @@ class Engine:
         self._seq += 1
         self._commit(space, [row], [], token)
 
-    def tick(self, token: Any = None) -> int | None:
-        """Close what has waited long enough; when the next waiting ends."""
+    def tick(self, token: Any = None, most: int | None = None) -> int | None:
+        """Close what has waited long enough; when the next waiting ends.
+
+        With ``most``, so many of each space, so that nobody waits long; then the time may be past.
+        """
         if self.store.failed is not None:
             return None
         self._land()
@@ -320,11 +323,13 @@ class Engine:
         nexts = []
         for space in self.spaces.values():
             while True:
-                row, changes = space.expire(self._seq + 1, self.now())
+                row, changes = space.expire(self._seq + 1, self.now(), most or 500)
                 if row is None:
                     break
                 self._seq += 1
                 self._commit(space, [row], changes, token)
+                if most is not None:
+                    break
             if space.next_due is not None:
                 nexts.append(space.next_due)
         return min(nexts, default=None)

@@ -35,6 +35,7 @@ from whim.serve.webhooks import Webhooks
 __all__ = ["Host", "Job"]
 
 _TICK = 0.25  # seconds: the longest that an ended waiting stays open
+_AT_ONCE = 100  # waitings that are ended before others have their turn
 _TRIM = 3600.0  # seconds from one look for rows that are too old to the next
 _JOBS = 20  # what-ifs that are remembered
 _QUEUE = 4  # what-ifs that may wait
@@ -237,7 +238,7 @@ class Host:
 
     async def _tick(self) -> None:
         while True:
-            due = self.engine.tick()
+            due = self.engine.tick(most=_AT_ONCE)
             wait = _TICK if due is None else (due - self.engine.now()) / 1e6
             await asyncio.sleep(min(max(wait, 0.001), _TICK))
 
