@@ -71,7 +71,8 @@ class Clerk:
         async with self._lock:
             try:
                 return await self._run(task, progress)
-            except (OSError, asyncio.IncompleteReadError) as error:
+            except (OSError, RuntimeError, asyncio.IncompleteReadError) as error:
+                # a pipe that is closed already is a RuntimeError to some event loops
                 await self.close()
                 raise ClerkError(f"the clerk ended before its work was done: {error}.") from None
             except asyncio.CancelledError:

@@ -109,9 +109,10 @@ class Host:
                 self.settings, self.data, self.changes_after, lambda: list(self.engine.spaces),
                 self.metrics,
             )  # fmt: skip
-        except WhimError as error:
+        except Exception as error:  # of whatever kind: it must not seem to be starting for ever
             self.problem = error
-            self.log.error("cannot start", reason=str(error))
+            fault = None if isinstance(error, WhimError) else error
+            self.log.error("cannot start", reason=str(error), exc_info=fault)
             return
         finally:
             if self.problem is not None:
@@ -245,7 +246,10 @@ class Host:
     async def _snapshots(self) -> None:
         while True:
             await asyncio.sleep(self.settings.snapshot_seconds)
-            await self.snap()
+            try:
+                await self.snap()
+            except Exception as error:  # a fault of ours must not be the last snapshot
+                self.log.error("no snapshot", exc_info=error)
 
     async def snap(self) -> None:
         """Write a snapshot of every space that has moved."""

@@ -72,7 +72,8 @@ class Snapshots:
 
     def _set_aside(self) -> None:
         try:
-            self._connection.close()
+            if hasattr(self, "_connection"):
+                self._connection.close()
             for ending in ("", "-wal", "-shm"):
                 old = self.path.with_name(self.path.name + ending)
                 if old.exists():
