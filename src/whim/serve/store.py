@@ -51,6 +51,7 @@ Told = Callable[[list[Any], Exception | None], None]
 News = Callable[[list[tuple[int, int, Change]]], None]
 _head = struct.Struct("<qqqq").pack
 _crc = zlib.crc32
+_UNREADABLE = sqlite3.Error, UnicodeDecodeError  # which may be the message about what is damaged
 _EFFECT = os.access in os.supports_effective_ids
 
 
@@ -95,12 +96,12 @@ class LogReader:
         self._lock = threading.Lock()
         try:
             self._connection = _connect(path, "rw")
-        except sqlite3.Error as error:
+        except _UNREADABLE as error:
             raise self._unreadable(error) from None
         try:
             self._connection.execute("PRAGMA query_only=ON")
             _check_format(self._connection, path)
-        except sqlite3.Error as error:
+        except _UNREADABLE as error:
             self._connection.close()
             raise self._unreadable(error) from None
         except StoreError:
@@ -114,7 +115,7 @@ class LogReader:
         try:
             with self._lock:
                 return self._connection.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
+        except _UNREADABLE as error:
             raise self._unreadable(error) from None
 
     def _held(self, rows: list[Raw]) -> list[Raw]:
@@ -282,7 +283,7 @@ class Store(LogReader):
                 super().__init__(path)
                 opened.push(contextlib.closing(self._connection))
                 self.last_seq, self.last_at = self.last()
-            except sqlite3.Error as error:
+            except _UNREADABLE as error:
                 raise StoreError(
                     f"{path.name} must be a readable log that can be written to: {error}."
                 ) from None
