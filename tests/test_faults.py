@@ -265,6 +265,32 @@ def _same_or_refused(data: Path, told: Told) -> bool:
     return True
 
 
+def test_a_damaged_index_is_found_behind_the_scenes(
+    tmp_path: Path, sound: tuple[Path, Told, str]
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(sound[0], data)
+    log = data / "log.db"
+    whole = bytearray(log.read_bytes())
+    page = int.from_bytes(whole[16:18], "big")
+    key = next(iter(sound[1].decisions)).encode()
+    leaves = [at for at in range(page, len(whole), page) if whole[at] == 10]  # of an index
+    at = next(
+        whole.index(key, leaf, leaf + page) for leaf in leaves if key in whole[leaf : leaf + page]
+    )
+    whole[at] ^= 1  # the row is sound, and cannot be found by its id
+    log.write_bytes(whole)
+    with Service(data) as made:
+        made.wait()
+        health = wait_for(
+            lambda: made.ask("GET", "/healthz")[0] == 503 and made.ask("GET", "/healthz")
+        )
+        assert "log.db must be sound" in health[1]["reason"]
+        status, found = made.ask("POST", f"{PATH}/decisions", body_of("another"))
+        assert (status, found["error"]["code"]) == (503, "store_failed")
+        assert made.ask("GET", PATH)[0] == 200  # what is known can be read
+
+
 @pytest.mark.parametrize("damage", ["cut", "empty", "junk", "middle", "gone", "directory"])
 def test_snapshots_that_are_damaged_are_done_without(
     tmp_path: Path, sound: tuple[Path, Told, str], damage: str

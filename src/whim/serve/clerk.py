@@ -31,7 +31,7 @@ class ClerkError(WhimError):
 
 
 class Task(msgspec.Struct):
-    """What it is asked: ``snapshot``, ``rebuild`` or ``whatif`` of a space, or to ``trim`` the log.
+    """What it is asked: ``snapshot``, ``rebuild`` or ``whatif`` of a space; ``trim``, ``verify``.
 
     ``before`` is the time, in microseconds, up to which rows may go; ``given_up`` has versions of
     spaces that cannot be built, so that nobody waits for them.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -36,9 +38,23 @@ class Desk:
         if task.do == "trim":
             done = retention.trim(self._data / "log.db", task.before, given_up=task.given_up)
             return done._asdict(), []
+        if task.do == "verify":
+            return self._verified(), []
         if task.do == "whatif" and task.told.config is not None:
             return whatif.run(self._data, task.told.name, task.told.config, progress), []
         raise WhimError(f"do must be a task that is known, got {task.do!r}.")
+
+    def _verified(self) -> str | None:
+        """What is wrong with the database as such: rows have checksums, its indexes have none."""
+        path = self._data / "log.db"
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        ) as db:
+            try:
+                ((found,),) = db.execute("PRAGMA integrity_check(1)").fetchall()
+            except sqlite3.Error as error:
+                found = str(error)
+        return None if found == "ok" else str(found)
 
     def _rebuild(self, task: Task, progress: Callable[[float], None]) -> tuple[bytes, list[bytes]]:
         last = max(1, self._reader.last()[0])

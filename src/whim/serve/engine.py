@@ -181,7 +181,7 @@ class Engine:
         """Make a space."""
         self._check()
         if name in self.spaces:
-            raise ConflictError(f"name must be new, got {name!r} which exists.")
+            raise ConflictError(f"$.name must be new, got {name!r} which exists.")
         msgspec.convert(name, wire.Name)
         config = _as_read(config)
         held = Fold(config)

@@ -429,7 +429,7 @@ ROUTES: list[Route] = [
     Route(method="GET", path=_SPACE + "/changes/stream", handler=stream_changes, query=(_SINCE,),
           gives=str, media="text/event-stream", problems=(404,), tag="changes",
           about="Changes as they are found, as server-sent events; Last-Event-ID is honoured."),
-    Route(method="POST", path=_SPACE + "/whatif", handler=begin_whatif, scope="admin",
+    Route(method="POST", path=_SPACE + "/whatif", handler=begin_whatif, scope="read",
           takes=wire.SpaceConfig, gives=Begun, status=202, problems=(404, 429), tag="what if",
           about="Replay the space's own log under another configuration."),
     Route(method="GET", path=_SPACE + "/whatif/{job}", handler=show_whatif, gives=Job,

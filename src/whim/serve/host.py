@@ -29,6 +29,7 @@ from whim.serve.problems import ProblemError
 from whim.serve.settings import Settings, is_loopback
 from whim.serve.space import NotFoundError
 from whim.serve.starter import DEMO, demo_config, warm
+from whim.serve.store import StoreError
 from whim.serve.tell import told
 from whim.serve.webhooks import Webhooks
 
@@ -124,6 +125,8 @@ class Host:
         for name in self.engine.spaces:
             if self.engine.info(name).rebuilding:
                 self._spawn(self._rebuild(name))
+        if self.engine.store.last_seq:  # of the rows that were there
+            self._spawn(self._verify())
         self._spawn(self._tick())
         self._spawn(self._snapshots())
         self._spawn(self._hooks.run())
@@ -152,14 +155,14 @@ class Host:
             for bell in bells:
                 bell.set()
 
-    def must_be_ready(self) -> None:
-        """Refuse while the log is read, and after it failed."""
+    def must_be_ready(self, reading: bool = False) -> None:
+        """Refuse while the log is read, and after it failed; to read goes on then."""
         if not self.ready:
             raise ProblemError(
                 503, "starting", "the service is reading its log; try again soon.", retry_after="1"
             )
         failed = self.engine.store.failed
-        if failed is not None:
+        if failed is not None and not reading:
             raise failed
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -264,6 +267,20 @@ class Host:
                 continue
             self._snapped[space.number] = seq
             self.metrics.snapshot(name)
+
+    async def _verify(self) -> None:
+        """Look through the whole database once; one that is damaged takes nothing more."""
+        clerk = Clerk(self.data)
+        try:
+            found, _ = await clerk.run(Task("verify", 0, wire.ConfigRow("", 0, None)))
+        except ClerkError as error:
+            self.log.warning("not verified", reason=str(error))
+            return
+        finally:
+            await clerk.close()
+        if found is not None:
+            self.engine.store.failed = StoreError(f"log.db must be sound: {found}.")
+            self.log.error("the log is damaged", reason=found)
 
     async def _retention(self, days: float) -> None:
         """Take rows out of the log that are older than was asked for."""

@@ -112,7 +112,7 @@ class Endpoint:
             headers = dict(scope["headers"])
             key = admit(host, scope, route.scope, headers)
             if not route.always:
-                host.must_be_ready()
+                host.must_be_ready(reading=method in ("GET", "HEAD"))
             body = None
             if route.takes is not None:
                 raw = await read(headers, receive, host.settings.max_body)
