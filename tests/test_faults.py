@@ -233,7 +233,7 @@ def test_a_damaged_log_is_never_taken_for_the_truth(
     places = list(range(0, len(whole), page))
     assert len(places) > 10
     refused = 0
-    for seed, place in enumerate(random.Random(size).sample(places, 6)):
+    for seed, place in enumerate(random.Random(size).sample(places, 3)):
         shutil.rmtree(data, ignore_errors=True)
         shutil.copytree(sound[0], data)
         damaged(data / "log.db", place + (page - size) // 2, size, seed)
@@ -409,7 +409,7 @@ def test_a_what_if_or_a_rebuild_whose_clerk_is_killed_says_so(tmp_path: Path) ->
 
 
 def test_kills_at_any_moment(tmp_path: Path) -> None:
-    kills(tmp_path / "data", 4, most=0.4)
+    kills(tmp_path / "data", 3, most=0.4)
 
 
 # -- clocks -----------------------------------------------------------------------------------
