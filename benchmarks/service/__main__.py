@@ -26,7 +26,7 @@ from whim.serve.engine import Engine
 from whim.worlds import NewsWorld
 
 OUT = Path(__file__).parent.parent / "service.json"
-SPACE = {"name": "load", "context": {"size": 6}, "rewards": {"wait_seconds": 20}}
+SPACE = {"name": "load", "context": {"size": 6}}  # rewards are waited for as by default
 PATH = "/v1/spaces/load/decisions"
 
 
@@ -94,7 +94,7 @@ def memory(folder: Path, decisions: int) -> dict[str, Any]:
     """Resident megabytes of the service and its clerk, while decisions come and expire."""
     found = []
     with running.service(folder / "memory", "snapshot_seconds = 10\n") as (port, process):
-        running.ask(port, "POST", "/v1/spaces", SPACE)
+        running.ask(port, "POST", "/v1/spaces", {**SPACE, "rewards": {"wait_seconds": 20}})
         done, seed = 0, 1000
         while done < decisions:
             done += int(drive(port, 10, seed)["count"])
@@ -148,7 +148,7 @@ def undisturbed(folder: Path, seconds: float) -> dict[str, Any]:
         quiet, busy = [], []
         for turn in range(5):
             quiet.append(drive(port, seconds, 5100 + turn, 4))
-            config = {k: v for k, v in SPACE.items() if k != "name"}
+            config = {"context": SPACE["context"], "rewards": {"wait_seconds": 20}}
             running.ask(port, "PUT", "/v1/spaces/load", {**config, "params": {"alpha": 0.5 + turn}})
             busy.append(drive(port, seconds, 5200 + turn, 4))
             while running.ask(port, "GET", "/v1/spaces/load")["rebuilding"]:
