@@ -89,6 +89,7 @@ def _rest(parts: dict[str, Any]) -> str:
     if "news" in parts:
         got = parts["news"]
         mid, low, high = got["simulated_gain"]
+        alone = got["simulated_run_0"]["PSLinUCB"] - got["simulated_run_0"]["LinUCB"]
         same = ", ".join(f"{n} {v:,}" for n, v in got["same_choices"].items())
         rates = ", ".join(f"{n} {v:.4f}" for n, v in got["served"].items())
         rows.append(
@@ -97,8 +98,8 @@ def _rest(parts: dict[str, Any]) -> str:
         rows.append(["click rates through the service", rates])
         rows.append(
             [
-                "PSLinUCB's gain: through the service; `simulate`, 10 runs",
-                f"{got['served_gain']:+.4f}; {mid:+.4f} [{low:+.4f}, {high:+.4f}]",
+                "PSLinUCB's gain: served (run 0); simulated, run 0; simulated, mean of 10 runs",
+                f"{got['served_gain']:+.4f}; {alone:+.4f}; {mid:+.4f} [{low:+.4f}, {high:+.4f}]",
             ]
         )
     return _table(["", "found (quartiles)"], rows)
