@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from tests.clocks import Clock
 from whim.errors import InvalidInputError
 from whim.serve import fold, wire
 from whim.serve.engine import BusyError, Engine
@@ -41,19 +42,9 @@ CONFIGS = {
 }
 
 
-class Clock:
-    """A clock that a test moves."""
-
-    def __init__(self):
-        self.now = 1_700_000_000 * SECOND
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(1_700_000_000 * SECOND)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 from starlette.applications import Starlette
 
 import whim
+from tests.clocks import Clock
 from whim.serve import page, whatif, wire
 from whim.serve.engine import Engine
 from whim.serve.keys import Keys
@@ -38,19 +39,9 @@ CONFIG = wire.SpaceConfig(
 TEMPLATES = sorted((STATIC.parent / "templates").glob("*.html"))
 
 
-class Clock:
-    """A clock that a test moves."""
-
-    def __init__(self):
-        self.now = time.time_ns() - 3600 * SECOND
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(time.time_ns() - 3600 * SECOND)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.captured import captured
+from tests.clocks import Clock
 from whim.errors import InvalidInputError
 from whim.serve import wire
 from whim.serve.engine import Engine
@@ -23,16 +24,6 @@ from whim.serve.settings import ConfigError, Settings, load, refuse_open
 from whim.serve.store import StoreError
 
 # -- settings ---------------------------------------------------------------------------------
-
-
-class Clock:
-    """Seconds that a test moves."""
-
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
 
 
 def written(tmp_path, text):
@@ -165,7 +156,7 @@ def test_a_name_is_taken_once_and_for_all(tmp_path):
 
 
 def test_a_running_service_sees_what_another_process_does(tmp_path):
-    clock = Clock()
+    clock = Clock(100.0)
     service, operator = Keys(tmp_path / "keys.json", clock), Keys(tmp_path / "keys.json")
     assert not service.any
     token = operator.make("a", ["read"])
@@ -182,7 +173,7 @@ def test_a_running_service_sees_what_another_process_does(tmp_path):
     "damage", [b"", b"{", b"[]", b'{"format":2,"keys":[]}', b"\xff", b"[" * 9999]
 )
 def test_a_damaged_file_closes(tmp_path, damage):
-    clock = Clock()
+    clock = Clock(100.0)
     path = tmp_path / "keys.json"
     keys = Keys(path, clock)
     token = keys.make("a", ["admin"])
@@ -218,7 +209,7 @@ def test_a_key_twice_in_the_file_is_damage(tmp_path):
 
 
 def test_a_file_that_goes_away_does_not_open(tmp_path):
-    clock = Clock()
+    clock = Clock(100.0)
     keys = Keys(tmp_path / "keys.json", clock)
     token = keys.make("a", ["admin"])
     assert keys.check(token)
@@ -269,7 +260,7 @@ def test_writers_at_once_lose_nothing(tmp_path):
 
 
 def test_a_bucket_empties_and_fills():
-    clock = Clock()
+    clock = Clock(100.0)
     rates = Rates(2.0, 3, clock)
     assert [rates.take("a") for _ in range(3)] == [0.0] * 3
     wait = rates.take("a")
@@ -284,7 +275,7 @@ def test_a_bucket_empties_and_fills():
 
 
 def test_a_caller_gets_its_rate():
-    clock = Clock()
+    clock = Clock(100.0)
     rates = Rates(7.0, 5, clock)
     taken = 0
     for _ in range(10_000):
@@ -300,7 +291,7 @@ def test_no_rate_is_no_limit_and_keeps_nothing():
 
 
 def test_callers_are_bounded_and_the_oldest_goes_first():
-    clock = Clock()
+    clock = Clock(100.0)
     rates = Rates(0.001, 1, clock, most=100)
     for i in range(1000):
         assert rates.take(f"c{i}") == 0.0
@@ -334,7 +325,7 @@ def engine(tmp_path):
 
 
 def test_metrics_are_what_the_spaces_have_counted(engine):
-    clock = Clock()
+    clock = Clock(100.0)
     metrics = Metrics(clock=clock)
     assert b"whim_arms" not in metrics.render()
     metrics.engine = engine
