@@ -181,9 +181,7 @@ class Told:
 
 
 def _answer(row: wire.DecisionRow) -> Any:
-    return json.loads(
-        msgspec.json.encode(wire.answered(SPACE, row, [c.id for c in row.candidates]))
-    )
+    return json.loads(msgspec.json.encode(wire.answered(SPACE, row)))
 
 
 def check(data: Path, told: Told) -> tuple[int, int]:

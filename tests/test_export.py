@@ -264,7 +264,7 @@ def test_chances_are_those_that_were_logged(engine, clock, data, kind):
     rows = [r for r in engine.store.rows() if r.kind == 3]
     for row in rows:
         told = msgspec.msgpack.decode(row.body, type=wire.DecisionRow)
-        found = chances(config, len(told.candidates), told.wanted)
+        found = chances(config, len(told.arms), told.wanted)
         assert found[told.place] == told.probability
         assert sum(found) == pytest.approx(1)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import sys
 import time
@@ -65,7 +66,10 @@ class Connection(asyncio.Protocol):
 
 
 def decisions(path: str, seed: int) -> Iterator[bytes]:
-    """Requests of a front page: 20 of 60 articles, six features, an id of the caller's own."""
+    """Requests of a front page: 20 of 60 articles, six features, an id of the caller's own.
+
+    Most of the work is done here and now, not while it is driven.
+    """
     rng = np.random.default_rng(seed)
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     ready = []
@@ -73,12 +77,14 @@ def decisions(path: str, seed: int) -> Iterator[bytes]:
         x = np.round(rng.normal(size=D) / np.sqrt(D), 4).tolist()
         pool = [f"article-{i}" for i in rng.choice(ARMS, POOL, replace=False).tolist()]
         ready.append(json.dumps({"context": x, "candidates": pool})[1:].encode())
-    count = 0
-    while True:
-        mark = f'{{"decision_id": "{seed:x}-{count:x}", '.encode()
-        body = mark + ready[count % len(ready)]
-        yield f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
-        count += 1
+
+    def requests() -> Iterator[bytes]:
+        for count in itertools.count():
+            mark = f'{{"decision_id": "{seed:x}-{count:x}", '.encode()
+            body = mark + ready[count % len(ready)]
+            yield f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+    return requests()
 
 
 async def drive(
@@ -86,12 +92,12 @@ async def drive(
 ) -> dict[str, Any]:
     """Drive for a while; requests a second, times, and how many failed."""
     loop = asyncio.get_running_loop()
-    until = time.perf_counter() + seconds
+    each = [decisions(path, seed * 1000 + i) for i in range(connections)]
     protocols, waits = [], []
     began = time.perf_counter()
-    for i in range(connections):
+    until = began + seconds
+    for requests in each:
         done = loop.create_future()
-        requests = decisions(path, seed * 1000 + i)
         _, protocol = await loop.create_connection(
             lambda r=requests, d=done: Connection(r, until, d), "127.0.0.1", port
         )

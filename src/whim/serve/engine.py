@@ -234,7 +234,9 @@ class Engine:
         self._land()
         if body.decision_id is not None:
             digest = hashlib.blake2b(raw, digest_size=16).digest()
-            known = self._known(space, body.decision_id)
+            known = None
+            if self._ids.add(space.number, body.decision_id):  # it was perhaps there before
+                known = self._known(space, body.decision_id)
             if known is not None:
                 if known[0] != digest:
                     raise ConflictError(
@@ -246,10 +248,11 @@ class Engine:
         row, answer = space.decide(body, digest, self._seq + 1, self.now())
         self._seq += 1
         key = space.number, row.key or ""
-        self._ids.add(*key)
         if digest:
             self._flying[key] = (digest, answer)
             self._landing.append((row.seq, key))
+        else:
+            self._ids.add(*key)
         self._commit(space, [row], [], token)
         return answer
 
@@ -270,8 +273,7 @@ class Engine:
         if row is None:
             return None
         told = fold.DECODERS[fold.DECISION].decode(row.body)
-        answer = wire.answered(space.name, told, [c.id for c in told.candidates])
-        return told.digest, msgspec.json.encode(answer)
+        return told.digest, msgspec.json.encode(wire.answered(space.name, told))
 
     def reward(self, name: str, body: wire.RewardBody, token: Any = None) -> str:
         """What becomes of a reward: learnt, kept, duplicate or late."""

@@ -108,7 +108,7 @@ def to_columns(
                 folder, since=since, until=until, progress=progress
             ), left):  # fmt: skip
                 assert d.x is not None
-                ids = [c.id for c in d.told.candidates]
+                ids = d.told.arms
                 writer.event(
                     time=d.row.at // MICRO, x=d.x if history.context.size else nothing, arms=ids,
                     features=d.features, shown=ids[d.told.place], reward=d.reward or 0.0,
@@ -162,7 +162,7 @@ def _opened(path: Path, packed: bool) -> IO[bytes]:
 
 def _line(history: History, space: str, d: Decision) -> dict[str, Any]:
     row, told = d.row, d.told
-    n, place = len(told.candidates), told.place
+    n, place = len(told.arms), told.place
     order = [place, *(i for i in range(n) if i != place)]
     p = chances(d.config, n, told.wanted)
     p[place] = told.probability
@@ -191,7 +191,7 @@ def _line(history: History, space: str, d: Decision) -> dict[str, Any]:
 
 
 def _action(history: History, d: Decision, i: int) -> dict[str, Any]:
-    arm = d.told.candidates[i].id
+    arm = d.told.arms[i]
     found: dict[str, Any] = {"_tag": str(arm), "i": {"constant": 1, "id": str(arm)}}
     if not isinstance(arm, str):
         found["_arm"] = arm  # a tag is text, and 7 is not "7"
@@ -291,7 +291,7 @@ def _schema(history: History) -> dict[str, Any]:
 
 def _record(history: History, d: Decision) -> tuple[Any, ...]:
     told = d.told
-    ids = [str(c.id) for c in told.candidates]
+    ids = [str(arm) for arm in told.arms]
     found: list[Any] = [told.id, _moment(d.row.at), _list(d.x)]
     if history.context.by_name:
         found.append(_json(told.context).decode())

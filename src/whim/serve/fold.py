@@ -38,7 +38,7 @@ _ROWS: dict[int, Any] = {
     ARMS: wire.ArmsRow,
 }
 DECODERS = {kind: msgspec.msgpack.Decoder(row) for kind, row in _ROWS.items()}
-_CHOICES = msgspec.msgpack.Decoder(list[wire.Choice])
+_IDS = msgspec.msgpack.Decoder(list[str | int])
 _LISTS = 4096  # of candidates that are remembered, since pages show the same ones again and again
 _LARGEST_PRODUCT = 4096  # what the hybrids share has its square
 _UNFIT = frozenset(("oracle-restart",))  # it is told the truth, which no service knows
@@ -83,11 +83,12 @@ class Pending(Struct, array_like=True, gc=False):
 
 
 class _Asked(Struct, array_like=True):
-    """A ``wire.DecisionRow`` as far as the fold needs it, its candidates not yet looked at."""
+    """A ``wire.DecisionRow`` as far as the fold needs it, its arms not yet looked at."""
 
     id: str
     context: list[float] | dict[str, Any]
-    candidates: msgspec.Raw
+    arms: msgspec.Raw
+    features: list[wire.Told] | None
     place: int
     probability: float
     mode: str
@@ -233,12 +234,12 @@ class Fold:
 
     def _asked(self, seq: int, at: int, row: _Asked, x: bytes) -> None:
         """A decision of the log: its arms are met, and a policy that draws draws again."""
-        raw = bytes(row.candidates)
+        raw = bytes(row.arms)
         ids = self._lists.get(raw)
         if ids is None:
-            candidates = _CHOICES.decode(raw)
+            ids = _IDS.decode(raw)
             try:
-                ids = self.meet(candidates, lenient=True)
+                self.meet(ids, row.features, lenient=True)
             except InvalidInputError:
                 return self._skip(seq)
             if not self.items.size:
@@ -340,23 +341,28 @@ class Fold:
 
     # -- what live decisions share with the fold --------------------------------------------
 
-    def knows(self, ids: list[str | int]) -> bool:
-        """Whether all of these arms were met before."""
-        return self._known.issuperset(ids)
+    def knows(self, candidates: list[Any]) -> bool:
+        """Whether these are ids of arms that were met before, and none comes twice."""
+        try:
+            return len(self._known.intersection(candidates)) == len(candidates)
+        except TypeError:  # a candidate with features is no id
+            return False
 
-    def meet(self, candidates: list[Any], *, lenient: bool = False) -> list[str | int]:
+    def meet(
+        self, ids: list[str | int], features: list[wire.Told] | None, *, lenient: bool = False
+    ) -> None:
         """Arms are learnt on sight; features that came are those they have from now on."""
-        ids: list[str | int] = [c.id for c in candidates]
         new = [] if self._known.issuperset(ids) else [a for a in ids if a not in self._known]
         if not self.items.size:
             if new:
                 self._catch_up()
                 self.policy.add_arms(new)
                 self._known.update(new)
-            return ids
-        told = {c.id: _encode(c.features) for c in candidates if c.features is not None}
-        fresh = [c for c in candidates if c.id in told and self._told.get(c.id) != told[c.id]]
-        rows = {c.id: self.items(c.features, lenient=lenient) for c in fresh}
+            return
+        came = [(a, f) for a, f in zip(ids, features or (), strict=False) if f is not None]
+        told = {arm: _encode(given) for arm, given in came}
+        fresh = [(arm, given) for arm, given in came if self._told.get(arm) != told[arm]]
+        rows = {arm: self.items(given, lenient=lenient) for arm, given in fresh}
         bare = [arm for arm in new if arm not in rows]
         if bare:
             raise InvalidInputError(
@@ -372,9 +378,8 @@ class Fold:
             self.policy.set_features(old, np.array([rows[arm] for arm in old]))
         for arm in rows:
             self._told[arm] = told[arm]
-        return ids
 
-    def choose(self, x: F64, ids: list[str | int]) -> tuple[list[int], list[list[float]]]:
+    def choose(self, x: F64, ids: list[str | int]) -> tuple[list[int], F64]:
         """Places, best first, and score, mean and width of each; a policy that draws moves on."""
         return self.policy.ranked(x if self._contextual else None, ids, draw=True)
 

@@ -198,16 +198,16 @@ class _Known:
             if not self._items.size:
                 return x, None, None
             given = {
-                c.id: (self._items(c.features, lenient=True), c.features)
-                for c in told.candidates
-                if c.features is not None
+                arm: (self._items(features, lenient=True), features)
+                for arm, features in zip(told.arms, told.features or (), strict=False)
+                if features is not None
             }
         except InvalidInputError:
             return None, None, None
-        if any(c.id not in given and c.id not in self._arms for c in told.candidates):
+        if any(arm not in given and arm not in self._arms for arm in told.arms):
             return None, None, None
         self._arms.update(given)
-        found = [self._arms[c.id] for c in told.candidates]
+        found = [self._arms[arm] for arm in told.arms]
         return x, [vector for vector, _ in found], [raw for _, raw in found]
 
 

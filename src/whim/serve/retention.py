@@ -162,7 +162,7 @@ def begin(base: Base | None, config: wire.SpaceConfig, version: int) -> Fold:
     held = Fold(config, version)
     for arm in base.arms if held.items.size else ():
         try:
-            held.meet([arm], lenient=True)
+            held.meet([arm.id], [arm.features], lenient=True)
         except InvalidInputError:  # features of another kind than the space has now
             continue
     return held
@@ -365,7 +365,9 @@ def _learn_arms(kind: int, body: bytes, arms: dict[str | int, wire.Choice]) -> N
     """The features of arms as they were told last."""
     if kind == DECISION:
         told = DECODERS[DECISION].decode(body)
-        arms.update((c.id, c) for c in told.candidates if c.features is not None)
+        for arm, features in zip(told.arms, told.features or (), strict=False):
+            if features is not None:
+                arms[arm] = wire.Choice(arm, features)
     elif kind == ARMS:
         for arm in DECODERS[ARMS].decode(body).retired:
             arms.pop(arm, None)

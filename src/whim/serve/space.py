@@ -19,10 +19,8 @@ from whim.serve.stats import MICRO, ArmCounts
 
 __all__ = ["ArmView", "ConflictError", "NotFoundError", "Space", "chance", "draws"]
 
-_LISTS = 1024  # of candidates
 _REMEMBERED = 65_536  # rewards that closed a decision
 _encode = msgspec.msgpack.encode
-_choices = msgspec.msgpack.Decoder(list[wire.Choice]).decode
 _answer = msgspec.json.Encoder().encode
 
 
@@ -59,16 +57,18 @@ def _sayable(encode: Callable[[Any], bytes], value: Any) -> bytes:
         ) from None
 
 
-def _must_be_sayable(key: str, context: Any, candidates: list[wire.Choice]) -> None:
+def _must_be_sayable(
+    key: str, context: Any, ids: list[str | int], features: list[wire.Told] | None
+) -> None:
     try:
-        _encode((key, context, candidates))
+        _encode((key, context, ids, features))
     except (OverflowError, UnicodeEncodeError) as error:
         path = "$.decision_id" if _odd(key) else _place("$.context", context)
-        for i, choice in enumerate(candidates):
+        for i, (arm, told) in enumerate(zip(ids, features or [None] * len(ids), strict=True)):
             if path is None:
-                path = f"$.candidates[{i}]" if _odd(choice.id) else None
+                path = f"$.candidates[{i}]" if _odd(arm) else None
             if path is None:
-                path = _place(f"$.candidates[{i}].features", choice.features)
+                path = _place(f"$.candidates[{i}].features", told)
         raise InvalidInputError(
             f"{path or '$'} must be text and numbers that can be logged: {error}."
         ) from None
@@ -120,7 +120,6 @@ class Space:
         self.fold = held
         self._due: list[tuple[int, str]] = []
         self._learnt: dict[str, str] = {}
-        self._lists: dict[tuple[Any, ...], msgspec.Raw] = {}
         self.reschedule()
 
     def reschedule(self) -> None:
@@ -141,52 +140,40 @@ class Space:
     ) -> tuple[Row, bytes]:
         """Choose; the row, and the answer as JSON."""
         held = self.fold
-        given = held.items.size > 0
-        ids, candidates = self._asked(body.candidates, given)
+        ids: list[Any] = body.candidates
+        known, features = held.knows(ids), None
+        if not known:
+            ids, features = self._asked(ids)
         key = body.decision_id or uuid.uuid4().hex
         x = held.context(body.context)
         # what cannot be logged must change nothing: it is tried before anything is touched
-        if given or held.policy.randomised or not held.knows(ids):
-            choices = _choices(candidates) if type(candidates) is msgspec.Raw else candidates
-            _must_be_sayable(key, body.context, choices)
-            held.meet(choices)
+        if not known or held.policy.randomised:
+            _must_be_sayable(key, body.context, ids, features)
+            held.meet(ids, features)
         order, table = held.choose(x, ids)
-        wanted = order[0]
+        wanted, due = order[0], at + self._wait
         place, mode, probability = self._draw(key, wanted, len(ids))
         row = wire.DecisionRow(
-            key, body.context, candidates, place, probability, mode, body.deferred, at + self._wait,
-            wanted, digest, held.version, order, table,
+            key, body.context, ids, features, place, probability, mode, body.deferred, due, wanted,
+            digest, held.version, order, table.tobytes(),
         )  # fmt: skip
-        answer = _sayable(_answer, wire.answered(self.name, row, ids))
-        due = row.due
+        answer = _sayable(_answer, wire.answered(self.name, row))
         logged = Row(seq, at, self.number, fold.DECISION, key, _sayable(_encode, row))
         agreed, late = wanted == place, body.deferred
         held.decided(seq, at, key, ids[place], x.tobytes(), probability, mode, agreed, late, due)
         heapq.heappush(self._due, (due, key))
         return logged, answer
 
-    def _asked(self, given: list[Any], featured: bool) -> tuple[list[str | int], Any]:
-        """Ids of the candidates, and the candidates as they are logged.
-
-        A page's candidates come again and again: lists of bare ids are remembered as bytes.
-        """
-        bare = wire.Candidate not in {*map(type, given)}
-        known = self._lists.get(tuple(given)) if bare else None
-        if known is not None:
-            return given, known
-        ids = given if bare else [c.id if c.__class__ is wire.Candidate else c for c in given]
+    def _asked(self, given: list[Any]) -> tuple[list[str | int], list[wire.Told] | None]:
+        """Ids of candidates, and their features in a space that takes some."""
+        full = [c.__class__ is wire.Candidate for c in given]
+        ids = [c.id if f else c for c, f in zip(given, full, strict=True)]
         if len(set(ids)) != len(ids):
             twice = next(i for i, arm in enumerate(ids) if arm in ids[:i])
             raise InvalidInputError(f"$.candidates[{twice}] must not repeat, got {ids[twice]!r}.")
-        choices = [
-            wire.Choice(arm, c.features if featured and c.__class__ is wire.Candidate else None)
-            for arm, c in zip(ids, given, strict=True)
-        ]
-        if bare and not _odd(choices):
-            if len(self._lists) >= _LISTS:
-                self._lists.clear()
-            self._lists[tuple(given)] = msgspec.Raw(_encode(choices))
-        return ids, choices
+        if not self.fold.items.size or not any(full):
+            return ids, None
+        return ids, [c.features if f else None for c, f in zip(given, full, strict=True)]
 
     def _draw(self, key: str, wanted: int, n: int) -> tuple[int, wire.Mode, float]:
         """Which candidate is shown, why, and how likely that was."""

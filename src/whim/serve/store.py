@@ -28,7 +28,7 @@ from whim.types import ChangeEvent
 
 __all__ = ["LogReader", "Store", "StoreError"]
 
-FORMAT = 3
+FORMAT = 4
 _MOST = 1000  # rows a commit: more gain nothing and make the first of them wait
 _HEAVY = 1 << 22  # bytes a commit, for the same reason
 _BLOCK = 2048  # rows read at a time

@@ -115,7 +115,7 @@ class _Walk:
         self.late = True
         for choice in arms:
             with contextlib.suppress(InvalidInputError):
-                self.fold.meet([choice], lenient=True)
+                self.fold.meet([choice.id], [choice.features], lenient=True)
 
     def take(self, seq: int, at: int, kind: int, body: bytes) -> None:
         """A row of the log."""
@@ -146,10 +146,11 @@ class _Walk:
         held = self.fold
         try:
             x = held.context(row.context, lenient=True)
-            ids = held.meet(row.candidates, lenient=True)
+            held.meet(row.arms, row.features, lenient=True)
         except InvalidInputError:  # it does not fit these features
             self.skipped += 1
             return
+        ids = row.arms
         order, _ = held.choose(x, ids)
         agreed, n = order[0] == row.place, len(ids)
         would = self._explore / n + (1 - self._explore) * agreed

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from msgspec import Meta, Struct, field
 
 __all__ = [
@@ -150,11 +151,14 @@ class RewardBody(Struct, forbid_unknown_fields=True, kw_only=True):
 # -- rows of the log --------------------------------------------------------------------------
 
 
+Told = list[float] | dict[str, Any] | None  # features as they came
+
+
 class Choice(Struct, array_like=True, gc=False):
-    """A candidate as it is logged."""
+    """An arm with the features that it came with."""
 
     id: str | int
-    features: list[float] | dict[str, Any] | None = None
+    features: Told = None
 
 
 class DecisionRow(Struct, array_like=True, gc=False):
@@ -162,7 +166,8 @@ class DecisionRow(Struct, array_like=True, gc=False):
 
     id: str
     context: list[float] | dict[str, Any]
-    candidates: list[Choice]
+    arms: list[str | int]
+    features: list[Told] | None  # of each arm, in a space that takes some
     place: int
     probability: float
     mode: Mode
@@ -172,15 +177,17 @@ class DecisionRow(Struct, array_like=True, gc=False):
     digest: bytes
     version: int
     order: list[int]  # places, best first
-    table: list[list[float]]  # score, mean and width of each candidate
+    table: bytes  # score, mean and width of each arm, as they lie in memory
 
 
-def answered(space: str, row: DecisionRow, ids: list[str | int]) -> Answer:
-    """The answer that was given, from what was logged of it; ``ids`` are its candidates'."""
+def answered(space: str, row: DecisionRow) -> Answer:
+    """The answer that was given, from what was logged of it."""
+    arms, numbers = row.arms, np.frombuffer(row.table, "<f8").tolist()
+    scores, means, widths = numbers[::3], numbers[1::3], numbers[2::3]
+    ranking = [Ranked(arms[i], scores[i], means[i], widths[i]) for i in row.order]
     return Answer(
-        decision_id=row.id, space=space, arm=ids[row.place], probability=row.probability,
-        mode=row.mode, version=row.version,
-        ranking=[Ranked(ids[i], *row.table[i]) for i in row.order],
+        decision_id=row.id, space=space, arm=arms[row.place], probability=row.probability,
+        mode=row.mode, version=row.version, ranking=ranking,
     )  # fmt: skip
 
 
