@@ -108,7 +108,21 @@ def no_more_room(service: Service, room: int = 200_000) -> None:
         raise AssertionError("only where files can be limited")
     sizes = [path.stat().st_size for path in service.data.glob("*.db*")]
     most = max(sizes, default=0) + room
-    resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (most, most))
+    for pid in (service.process.pid, *children(service)):
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, most))
+
+
+def children(service: Service, kind: str = "") -> list[int]:
+    """Processes that the service has started: its ``scribe``, or a ``clerk``, or all."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == service.process.pid and fields[0] != "Z":
+                said = stat.with_name("cmdline").read_text().split("\0")
+                if any(word.endswith(("serve." + kind, kind + ".py")) for word in said) or not kind:
+                    found.append(int(stat.parent.name))
+    return found
 
 
 def asked(

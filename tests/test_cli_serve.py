@@ -27,7 +27,7 @@ from whim.errors import WhimError
 from whim.serve import wire
 from whim.serve.engine import Engine
 from whim.serve.fold import Fold
-from whim.serve.space import Space
+from whim.serve.space import Asked, Space
 
 
 def run(*arguments: str) -> Any:
@@ -330,8 +330,9 @@ def test_the_demo_s_changes_are_found_within_it() -> None:
             candidates=list(readers.SECTIONS), context=reader, decision_id=str(i)
         )
         seq += 2
-        _, data = space.decide(body, b"", seq, int(now * 1e6))
-        answer = msgspec.json.decode(data, type=wire.Answer)
+        one = Asked(body)
+        space.decide([one], seq, int(now * 1e6))
+        answer = msgspec.json.decode(one.answer, type=wire.Answer)
         waiting.append((now + 0.7, str(i), paper.clicks(reader, str(answer.arm))))
         if waiting[0][0] <= now:
             _, key, value = waiting.pop(0)

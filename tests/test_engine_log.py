@@ -1,5 +1,6 @@
 """The log folded together and one by one, read from elsewhere, and on disks that fail."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -8,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from tests.test_engine import (
@@ -260,38 +262,39 @@ def test_a_directory_has_one_engine(tmp_path, clock):
         Engine(tmp_path / "file", clock=clock)
 
 
-@pytest.fixture
-def lowly(tmp_path):
-    """As one whom permissions hold back: root is made another user for a while."""
-    place = Path(tempfile.mkdtemp())
+@contextlib.contextmanager
+def lowly(place):
+    """As one whom permissions hold back: root is made another user, whose the files are."""
     root = os.geteuid() == 0
     if root:
-        os.chown(place, 65534, 65534)
+        for path in (place, *place.rglob("*")):
+            os.chown(path, 65534, 65534)
         os.seteuid(65534)
-    yield place
-    if root:
-        os.seteuid(0)
-    for path in (place, *place.rglob("*")):
-        path.chmod(0o700)
-    shutil.rmtree(place)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
 
 
-def test_what_cannot_be_written_is_said_at_the_start(lowly, clock):
-    data = lowly / "data"
+def test_what_cannot_be_written_is_said_at_the_start(clock):
+    place = Path(tempfile.mkdtemp())  # which others may enter, unlike a test's own directory
+    data = place / "data"
     engine = Engine(data, clock=clock)
     engine.create("s", CONFIGS["score test"])
     traffic(engine, clock, "s", 10, seed=1)
     engine.close()
     (data / "log.db").chmod(0o400)
-    with pytest.raises(StoreError, match=r"log\.db must be .*permission denied"):
+    with lowly(place), pytest.raises(StoreError, match=r"log\.db must be .*permission denied"):
         Engine(data, clock=clock)
     (data / "log.db").chmod(0o600)
     (data / "lock").unlink()
     data.chmod(0o500)
-    with pytest.raises(StoreError, match="data must be a directory that can be written to"):
+    with lowly(place), pytest.raises(StoreError, match="data must be a directory that can be wr"):
         Engine(data, clock=clock)
     data.chmod(0o700)
     Engine(data, clock=clock).close()
+    shutil.rmtree(place)
 
 
 @pytest.mark.parametrize("junk", [b"\0", b"\xa5"])
@@ -372,10 +375,12 @@ def test_ranked_is_rank_without_objects_and_with_a_draw_it_is_select(name, ties)
     x = [0.3, -0.2] if given else None
     arms = ["d", "b", "a", "c"]
     for _ in range(20):
-        order, table = policy.ranked(x, arms)
+        order, found = policy.ranked(x, arms)
+        table = np.reshape(found, (4, 3)).tolist()
         assert [(arms[i], *table[i]) for i in order] == [tuple(d) for d in twin.rank(x, arms)]
         if policy.randomised:
-            order, table = policy.ranked(x, arms, draw=True)
+            order, found = policy.ranked(x, arms, draw=True)
+            table = np.reshape(found, (4, 3)).tolist()
             assert (arms[order[0]], *table[order[0]]) == tuple(twin.select(x, arms))
             assert sorted(order) == [0, 1, 2, 3]
     assert policy.to_bytes() == twin.to_bytes()

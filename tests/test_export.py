@@ -1,7 +1,9 @@
 """What leaves a space: exports against hand-made logs, dsjson both ways."""
 
+import contextlib
 import gzip
 import json
+import sqlite3
 import threading
 
 import msgspec
@@ -349,7 +351,8 @@ def test_an_export_that_is_stopped_leaves_nothing(engine, clock, data, tmp_path,
 
 def test_an_altered_row_is_no_truth(engine, clock, data, tmp_path):
     small(engine, clock)
-    engine.store._writing.execute("UPDATE log SET at = at + 1 WHERE seq = 3")
+    with contextlib.closing(sqlite3.connect(data / "log.db", isolation_level=None)) as log:
+        log.execute("UPDATE log SET at = at + 1 WHERE seq = 3")
     with pytest.raises(StoreError, match="row 3"):
         written(data, tmp_path, "parquet")
 

@@ -23,7 +23,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from tests.crashes import CONFIG, SPACE, Service, Told, check, kills, no_more_room
+from tests.crashes import CONFIG, SPACE, Service, Told, check, children, kills, no_more_room
 from whim.cli.app import app
 from whim.serve.app import make
 from whim.serve.behind import open_spaces
@@ -326,17 +326,6 @@ def test_snapshots_that_are_damaged_are_done_without(
 # -- helpers ----------------------------------------------------------------------------------
 
 
-def clerks(service: Service) -> list[int]:
-    """Processes that the service has started."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = stat.read_text().rpartition(")")[2].split()
-            if int(fields[1]) == service.process.pid and fields[0] != "Z":
-                found.append(int(stat.parent.name))
-    return found
-
-
 @LINUX
 def test_a_clerk_that_is_killed_is_replaced(tmp_path: Path) -> None:
     data = tmp_path / "data"
@@ -344,7 +333,7 @@ def test_a_clerk_that_is_killed_is_replaced(tmp_path: Path) -> None:
     with start(data, snapshots=0.3) as made:
         for turn in range(3):
             assert drive(made, told, f"t{turn}", 20)[0] == 200
-            for process in wait_for(lambda: clerks(made)):
+            for process in wait_for(lambda: children(made, "clerk")):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
         assert drive(made, told, "last", 20)[0] == 200
@@ -388,7 +377,7 @@ def test_a_what_if_or_a_rebuild_whose_clerk_is_killed_says_so(tmp_path: Path) ->
         assert drive(made, told, "d", 50)[0] == 200
 
         def kill() -> None:
-            for process in wait_for(lambda: clerks(made)):
+            for process in wait_for(lambda: children(made, "clerk")):
                 os.kill(process, signal.SIGKILL)
 
         job = made.ask("POST", f"{PATH}/whatif", config)[1]["job"]
@@ -406,6 +395,39 @@ def test_a_what_if_or_a_rebuild_whose_clerk_is_killed_says_so(tmp_path: Path) ->
         assert made.ask("PUT", PATH, {**config, "explore": 0.4})[0] == 202
         wait_for(lambda: made.ask("GET", PATH)[1]["version"] == 3)
         assert made.stop() == 0
+
+
+@LINUX
+def test_a_scribe_that_is_killed_is_the_end_of_writing_and_nothing_is_lost(tmp_path: Path) -> None:
+    data, told = tmp_path / "data", Told()
+    with start(data) as made:
+        assert drive(made, told, "d", 30)[0] == 200
+        (scribe,) = children(made, "scribe")
+        os.kill(scribe, signal.SIGTERM)  # it heeds the service alone
+        assert drive(made, told, "e", 10)[0] == 200
+        os.kill(scribe, signal.SIGKILL)
+        wait_for(lambda: made.ask("GET", "/healthz")[0] == 503)
+        found = made.ask("GET", "/healthz")[1]
+        assert "cannot be written: its writer has ended" in found["reason"]
+        status, found = made.ask("POST", f"{PATH}/decisions", body_of("late"))
+        assert (status, found["error"]["code"]) == (503, "store_failed")
+        assert made.ask("GET", f"/spaces/{SPACE}")[0] == 200
+        before = cpu(made)
+        time.sleep(0.5)
+        assert cpu(made) - before < 0.25  # it does not spin
+        made.stop()
+        assert "Traceback" not in "".join(made.said)
+    check(data, told)
+    with start(data) as again:
+        assert drive(again, told, "f", 10)[0] == 200
+        assert again.stop() == 0
+    check(data, told)
+
+
+def cpu(service: Service) -> float:
+    """Seconds of a processor that it has used."""
+    stat = Path(f"/proc/{service.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_kills_at_any_moment(tmp_path: Path) -> None:

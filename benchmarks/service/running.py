@@ -86,13 +86,23 @@ def noop(*more: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
         process.wait(60)
 
 
+def _family(process: subprocess.Popen[bytes]) -> Iterator[tuple[Path, list[str]]]:
+    """A process and those that it has started, each with the fields of its ``stat``."""
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
+            if process.pid in (int(path.name), int(fields[1])):
+                yield path, fields
+
+
 def resident(process: subprocess.Popen[bytes]) -> float:
-    """Megabytes in memory now."""
-    text = Path(f"/proc/{process.pid}/status").read_text()
-    return int(text.split("VmRSS:")[1].split()[0]) / 1024
+    """Megabytes in memory now, with the processes that it has started."""
+    total = 0
+    for path, _ in _family(process):
+        total += int((path / "status").read_text().split("VmRSS:")[1].split()[0])
+    return total / 1024
 
 
 def cpu(process: subprocess.Popen[bytes]) -> float:
-    """Seconds of a processor that it has used."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
+    """Seconds of a processor that it has used, with the processes that it has started."""
+    return sum(int(f[11]) + int(f[12]) for _, f in _family(process)) / 100

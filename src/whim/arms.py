@@ -120,15 +120,19 @@ class ArmTable:
             slots = np.fromiter(map(self.slot_of.__getitem__, ids), np.int64, len(ids))
         except (KeyError, TypeError):
             raise self._unknown(ids, name) from None
-        if not _BOOLS.isdisjoint(map(type, ids)):
+        if self._has_bool(ids):
             raise self._unknown(ids, name)
         return slots
 
-    @staticmethod
-    def same(ids: list[ArmId], known: list[ArmId]) -> bool:
+    def _has_bool(self, ids: Sequence[object]) -> bool:
+        """Whether a bool was taken for an arm, which needs one called 0 or 1."""
+        known = self.slot_of
+        return (0 in known or 1 in known) and not _BOOLS.isdisjoint(map(type, ids))
+
+    def same(self, ids: list[ArmId], known: list[ArmId]) -> bool:
         """Whether ids are those of a list that was looked up before."""
         try:
-            return ids == known and _BOOLS.isdisjoint(map(type, ids))
+            return ids == known and not self._has_bool(ids)
         except Exception:  # of an id's own __eq__: the look-up will tell
             return False
 

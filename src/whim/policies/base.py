@@ -235,10 +235,10 @@ class Policy(Slots, ABC):
         arms: Iterable[ArmId] | None = None,
         *,
         draw: bool = False,
-    ) -> tuple[list[int], F64]:
+    ) -> tuple[list[int], list[float]]:
         """``rank`` without objects: places of the candidates, best first; what each scores.
 
-        The second has a row for each candidate, in their order: score, mean and width.
+        The second has score, mean and width of each candidate in turn, in their order.
         With ``draw`` a policy that draws decides, as ``select`` would, and its stream moves on;
         its choice comes first.
         """
@@ -252,11 +252,11 @@ class Policy(Slots, ABC):
             self._evaluate(context, slots, cross, True)
             # few are sorted sooner than an array is made, unless a policy has an order of its own
             if len(slots) <= _FEW and type(self)._ranked is Policy._ranked:
-                table = self._out[: len(slots)].copy()
-                worth = table[:, 0].tolist()
-                return sorted(range(len(worth)), key=worth.__getitem__, reverse=True), table
+                numbers = self._out[: len(slots)].ravel().tolist()
+                worth = numbers[::3]
+                return sorted(range(len(worth)), key=worth.__getitem__, reverse=True), numbers
             order = self._ranked(slots).tolist()
-        return order, self._out[: len(slots)].copy()
+        return order, self._out[: len(slots)].ravel().tolist()
 
     def _ranked(self, slots: I64) -> I64:
         """Places of the candidates that were just scored, best first."""

@@ -31,7 +31,7 @@ from whim.serve.datalock import DataLock
 from whim.serve.fold import Change, Fold, Row
 from whim.serve.ids import Ids
 from whim.serve.pages import Snapshots
-from whim.serve.space import ConflictError, NotFoundError, Space
+from whim.serve.space import Asked, ConflictError, NotFoundError, Space
 from whim.serve.store import Store
 
 __all__ = ["BusyError", "Engine", "Info", "advance", "open_spaces"]
@@ -66,12 +66,12 @@ class Engine:
     data
         The directory; made if it is not there.
     told
-        Called from the log's thread with the tokens of requests whose rows are safe.
+        Called with the tokens of requests whose rows are safe.
     clock
         Nanoseconds since 1970. One that goes back is held: rows never do.
     on_change
-        Called from the log's thread, after their commit, with changes that were found: the name
-        of the space, its version, and the change.
+        Called after their commit with changes that were found: the name of the space, its
+        version, and the change.
     """
 
     def __init__(
@@ -83,18 +83,18 @@ class Engine:
         on_change: Callable[[list[tuple[str, int, Change]]], None] | None = None,
     ) -> None:
         self._clock = clock
-        self._on_change = on_change
+        self._told, self._on_change = told, on_change
         self.spaces: dict[str, Space] = {}
         self._configs: dict[int, wire.ConfigRow] = {}  # the last wish of each space
         self._in_force: dict[int, wire.ConfigRow] = {}
         self._failed: dict[int, tuple[int, str]] = {}  # versions that could not be built
         self._ids = Ids()
         self._flying: dict[tuple[int, str], tuple[bytes, bytes]] = {}  # not yet committed
-        self._landing: collections.deque[tuple[int, tuple[int, str]]] = collections.deque()
+        self._landing: collections.deque[tuple[int, list[tuple[int, str]]]] = collections.deque()
         self._numbers = 0
         self._lock = DataLock(data)
         try:
-            self.store = Store(data / "log.db", told, self._news)
+            self.store = Store(data / "log.db", self._safe, self._news)
             try:
                 self.snapshots = Snapshots(data / "snapshots.db")
                 self.recovered = self._recover()
@@ -130,7 +130,12 @@ class Engine:
 
     def _commit(self, space: Space, rows: list[Row], changes: list[Change], token: Any) -> None:
         found = [(space.number, space.fold.version, c) for c in changes] if changes else []
-        self.store.append(rows, found, token)
+        self.store.append(rows, found, [] if token is None else [token])
+
+    def _safe(self, tokens: list[Any], error: Exception | None) -> None:
+        self._land()
+        if self._told is not None:
+            self._told(tokens, error)
 
     def _news(self, changes: list[tuple[int, int, Change]]) -> None:
         if self._on_change is not None:
@@ -228,39 +233,78 @@ class Engine:
 
     def decide(self, name: str, body: wire.DecisionBody, raw: bytes, token: Any = None) -> bytes:
         """The answer as JSON; it may be sent once ``token`` is told."""
+        one = Asked(body, raw, token)
+        self.decide_many(name, [one])
+        if one.error is not None:
+            raise one.error
+        return one.answer
+
+    def decide_many(self, name: str, asked: list[Asked]) -> None:
+        """Decide each as if it had come alone: it has an answer or an error then.
+
+        An answer may be sent once its token is told.
+        """
         self._check()
         space = self.space(name)
-        digest = b""
-        self._land()
-        if body.decision_id is not None:
-            digest = hashlib.blake2b(raw, digest_size=16).digest()
-            known = None
-            if self._ids.add(space.number, body.decision_id):  # it was perhaps there before
-                known = self._known(space, body.decision_id)
-            if known is not None:
-                if known[0] != digest:
-                    raise ConflictError(
-                        f"$.decision_id must come with the same body, got another for "
-                        f"{body.decision_id!r}."
-                    )
-                self.store.append([], [], token)
-                return known[1]
-        row, answer = space.decide(body, digest, self._seq + 1, self.now())
-        self._seq += 1
-        key = space.number, row.key or ""
-        if digest:
-            self._flying[key] = (digest, answer)
-            self._landing.append((row.seq, key))
-        else:
-            self._ids.add(*key)
-        self._commit(space, [row], [], token)
-        return answer
+        new: dict[str | int, Asked] = {}  # by id, or by place where the caller gives none
+        for i, one in enumerate(asked):
+            key = one.body.decision_id
+            if key is None:
+                new[i] = one
+                continue
+            if key in new:  # it comes twice: the first goes first
+                self._decide(space, list(new.values()))
+                new.clear()
+            one.digest = hashlib.blake2b(one.raw, digest_size=16).digest()
+            # what the filter has not seen is new for certain
+            if not self._ids.add(space.number, key) or not self._repeated(space, key, one):
+                new[key] = one
+        self._decide(space, list(new.values()))
+
+    def _decide(self, space: Space, asked: list[Asked]) -> None:
+        rows = space.decide(asked, self._seq + 1, self.now())
+        if not rows:
+            return
+        self._seq = rows[-1].seq
+        number, tokens, keys = space.number, [], []
+        for one in asked:
+            if one.error is not None:
+                continue
+            key = number, one.row.id
+            if one.digest:
+                self._flying[key] = (one.digest, one.answer)
+                keys.append(key)
+            else:
+                self._ids.add(*key)
+            if one.token is not None:
+                tokens.append(one.token)
+        self._landing.append((self._seq, keys))
+        self.store.append(rows, [], tokens)
+
+    def _repeated(self, space: Space, key: str, one: Asked) -> bool:
+        """Whether a decision was made before: its answer is given again, to the same body."""
+        try:
+            known = self._known(space, key)
+        except WhimError as error:
+            one.error = error
+            return True
+        if known is None:
+            return False
+        if known[0] != one.digest:
+            one.error = ConflictError(
+                f"$.decision_id must come with the same body, got another for {key!r}."
+            )
+            return True
+        one.answer = known[1]
+        self._commit(space, [], [], one.token)
+        return True
 
     def _land(self) -> None:
         """Forget what was on its way: for what is committed the log answers."""
         committed, landing = self.store.committed, self._landing
         while landing and landing[0][0] <= committed:
-            del self._flying[landing.popleft()[1]]
+            for key in landing.popleft()[1]:
+                del self._flying[key]
 
     def _known(self, space: Space, key: str) -> tuple[bytes, bytes] | None:
         """Digest and answer of a decision that was made before."""
@@ -296,7 +340,7 @@ class Engine:
         self._must_exist(space, key)
         row, changes = space.activate(key, self._seq + 1, self.now())
         if row is None:
-            self.store.append([], [], token)
+            self._commit(space, [], [], token)
             return False
         self._seq += 1
         self._commit(space, [row], changes, token)
@@ -388,7 +432,8 @@ class Engine:
         space.reschedule()
         self._in_force[number] = told
         self._failed.pop(number, None)
-        self.store.append([row], [(number, held.version, c) for c in changes], token, quiet=True)
+        found = [(number, held.version, c) for c in changes]
+        self.store.append([row], found, [] if token is None else [token], quiet=True)
 
     def close(self) -> None:
         """Finish what was accepted, then close."""

@@ -341,13 +341,6 @@ class Fold:
 
     # -- what live decisions share with the fold --------------------------------------------
 
-    def knows(self, candidates: list[Any]) -> bool:
-        """Whether these are ids of arms that were met before, and none comes twice."""
-        try:
-            return len(self._known.intersection(candidates)) == len(candidates)
-        except TypeError:  # a candidate with features is no id
-            return False
-
     def meet(
         self, ids: list[str | int], features: list[wire.Told] | None, *, lenient: bool = False
     ) -> None:
@@ -379,8 +372,8 @@ class Fold:
         for arm in rows:
             self._told[arm] = told[arm]
 
-    def choose(self, x: F64, ids: list[str | int]) -> tuple[list[int], F64]:
-        """Places, best first, and score, mean and width of each; a policy that draws moves on."""
+    def choose(self, x: F64, ids: list[str | int]) -> tuple[list[int], list[float]]:
+        """Places, best first; score, mean and width of each. A policy that draws moves on."""
         return self.policy.ranked(x if self._contextual else None, ids, draw=True)
 
     # -- as bytes ---------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from whim.serve import wire
 from whim.serve.engine import Info
 from whim.serve.host import Host, Job
 from whim.serve.problems import Failure, Problem, ProblemError, problem_of
-from whim.serve.routes import Call, Query, Reply, Route, canonical
+from whim.serve.routes import Call, Query, Reply, Route
+from whim.serve.space import Asked
 from whim.serve.tell import ChangeTold, moment
 
 __all__ = ["ROUTES"]
@@ -203,12 +204,9 @@ async def show_stats(host: Host, call: Call) -> StatsTold:
 
 async def decide(host: Host, call: Call) -> bytes:
     """What to show."""
-    body = call.body
-    token = host.token()
-    raw = b"" if body.decision_id is None else canonical(body)
-    answer = host.engine.decide(call.params["space"], body, raw, token)
-    await token
-    return answer
+    one = host.ask(call.params["space"], call.body)
+    await one.token
+    return one.answer
 
 
 async def decide_many(host: Host, call: Call) -> bytes:
@@ -216,14 +214,14 @@ async def decide_many(host: Host, call: Call) -> bytes:
     name = call.params["space"]
     host.engine.space(name)
     found: list[bytes] = []
-    for i, body in enumerate(call.body.decisions):
-        try:
-            raw = b"" if body.decision_id is None else canonical(body)
-            found.append(host.engine.decide(name, body, raw))
-        except WhimError as error:
-            found.append(_json(_failure(error, f"$.decisions[{i}]")))
-        if i % _AT_ONCE == _AT_ONCE - 1:
-            await asyncio.sleep(0)
+    bodies = call.body.decisions
+    for at in range(0, len(bodies), _AT_ONCE):
+        asked = [Asked.of(body) for body in bodies[at : at + _AT_ONCE]]
+        host.engine.decide_many(name, asked)
+        for one in asked:
+            where = f"$.decisions[{len(found)}]"
+            found.append(_json(_failure(one.error, where)) if one.error else one.answer)
+        await asyncio.sleep(0)
     await host.synced()
     return b'{"answers":[' + b",".join(found) + b"]}"
 
@@ -253,7 +251,7 @@ async def reward_many(host: Host, call: Call) -> Results:
     return Results(found)
 
 
-def _failure(error: WhimError, where: str) -> Failure:
+def _failure(error: Exception, where: str) -> Failure:
     """A problem of one item; that of the log is a problem of the whole request."""
     found = problem_of(error)
     if found is None or found.status >= 500:

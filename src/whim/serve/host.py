@@ -27,7 +27,7 @@ from whim.serve.logging import get as get_log
 from whim.serve.metrics import Metrics
 from whim.serve.problems import ProblemError
 from whim.serve.settings import Settings, is_loopback
-from whim.serve.space import NotFoundError
+from whim.serve.space import Asked, NotFoundError
 from whim.serve.starter import DEMO, demo_config, warm
 from whim.serve.store import StoreError
 from whim.serve.tell import told
@@ -85,6 +85,7 @@ class Host:
         self._one_whatif = asyncio.Lock()
         self._one_rebuild = asyncio.Lock()
         self._snapped: dict[int, int] = {}
+        self._asked: list[tuple[str, Asked]] = []
         self._hooks: Webhooks | None = None
 
     # -- life -------------------------------------------------------------------------------
@@ -102,6 +103,7 @@ class Host:
             )
             self.metrics.engine = self.engine
             self.engine.store.later = self._loop.call_soon
+            self._loop.add_reader(self.engine.store.fileno(), self._ready)
             if self.settings.demo and not self.engine.ever:
                 await self.create(DEMO, demo_config())
             for space in list(self.engine.spaces.values()):
@@ -146,6 +148,9 @@ class Host:
         if self._hooks is not None:
             await self._hooks.close()
         if hasattr(self, "engine"):
+            self._loop.remove_reader(self.engine.store.fileno())
+            with contextlib.suppress(StoreError):
+                self.engine.store.flush()
             await asyncio.to_thread(self.engine.close)
 
     def end_streams(self) -> None:
@@ -175,13 +180,43 @@ class Host:
         if not task.cancelled() and task.exception() is not None:
             self.log.error("a task ended", task=task.get_name(), exc_info=task.exception())
 
-    # -- commits ----------------------------------------------------------------------------
+    # -- decisions and commits --------------------------------------------------------------
 
-    def _safe(self, tokens: list[Any], error: Exception | None) -> None:
-        """From the log's thread: these may be answered."""
-        self._loop.call_soon_threadsafe(self._resolve, tokens, error)
+    def ask(self, name: str, body: wire.DecisionBody) -> Asked:
+        """Have a decision made, together with all that are asked for in this turn of the loop.
 
-    def _resolve(self, tokens: list[asyncio.Future[None]], error: Exception | None) -> None:
+        Its answer is there and safe when its token is done.
+        """
+        one = Asked.of(body, self._loop.create_future())
+        if not self._asked:
+            self._loop.call_soon(self._decide)
+        self._asked.append((name, one))
+        return one
+
+    def _decide(self) -> None:
+        asked, self._asked = self._asked, []
+        by_space: dict[str, list[Asked]] = {}
+        for name, one in asked:
+            by_space.setdefault(name, []).append(one)
+        for name, some in by_space.items():
+            try:
+                self.engine.decide_many(name, some)
+            except Exception as error:  # of whatever kind: those who wait must be told
+                for one in some:
+                    one.error = one.error or error
+            for one in some:
+                if one.error is not None and not one.token.done():
+                    one.token.set_exception(one.error)
+        self.engine.store.hand_over()
+
+    def _ready(self) -> None:
+        store = self.engine.store
+        store.ready()
+        if store.failed is not None and not store.busy:
+            self._loop.remove_reader(store.fileno())  # it says nothing any more
+
+    def _safe(self, tokens: list[asyncio.Future[None]], error: Exception | None) -> None:
+        """These may be answered."""
         for token in tokens:
             if not token.done():
                 if error is None:
@@ -202,15 +237,11 @@ class Host:
 
     async def synced(self) -> None:
         """Wait until all rows queued so far are safe."""
-        await self.waited(lambda t: self.engine.store.append([], [], t))
+        await self.waited(lambda t: self.engine.store.append([], [], [t]))
 
     # -- changes ----------------------------------------------------------------------------
 
     def _on_change(self, found: list[tuple[str, int, Change]]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is gone
-            self._loop.call_soon_threadsafe(self._ring, found)
-
-    def _ring(self, found: list[tuple[str, int, Change]]) -> None:
         for space, _, change in found:
             self.metrics.change(space)
             self.log.info("change", space=space, arm=change.event.arm, plays=change.event.plays)

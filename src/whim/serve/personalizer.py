@@ -17,7 +17,7 @@ from whim.errors import InvalidInputError
 from whim.serve import wire
 from whim.serve.host import Host
 from whim.serve.problems import ProblemError
-from whim.serve.routes import Call, Route, canonical
+from whim.serve.routes import Call, Route
 from whim.serve.space import ConflictError, chance
 from whim.serve.starter import personalizer_config
 
@@ -128,14 +128,12 @@ async def rank(host: Host, call: Call) -> RankResponse:
     space = host.engine.space(name)
     if not space.fold.items.size:  # a space of the user's own may have none
         asked.candidates = [a.id for a in offered]
-    raw = b"" if body.event_id is None else canonical(asked)
-    token = host.token()
+    one = host.ask(name, asked)
     try:
-        answer = host.engine.decide(name, asked, raw, token)
+        await one.token
     except (ConflictError, InvalidInputError) as error:
         raise type(error)(_renamed(str(error), places)) from None
-    await token
-    told = msgspec.json.decode(answer, type=wire.Answer)
+    told = msgspec.json.decode(one.answer, type=wire.Answer)
     wanted, n = [a.id for a in offered].index(str(told.ranking[0].arm)), len(offered)
     ranking = [
         RankedAction(a.id, chance(space.config, i, wanted, n)) for i, a in enumerate(offered)

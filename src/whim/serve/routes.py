@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from whim.serve.host import Host
     from whim.serve.keys import Key
 
-__all__ = ["Call", "Endpoint", "Query", "Reply", "Route", "canonical"]
+__all__ = ["Call", "Endpoint", "Query", "Reply", "Route"]
 
 _JSON = b"application/json"
 _encode = msgspec.json.Encoder().encode
-_packed = msgspec.msgpack.Encoder(order="deterministic").encode
 _NO_STORE = (b"cache-control", b"no-store")
 
 
@@ -187,14 +186,6 @@ def _too_long(most: int) -> ProblemError:
     return ProblemError(
         413, "too_long", f"the body must be at most {most} bytes.", connection="close"
     )
-
-
-def canonical(body: msgspec.Struct) -> bytes:
-    """A body as bytes that are the same for the same body."""
-    try:
-        return _packed(body)
-    except OverflowError:  # a whole number that MessagePack has no room for
-        return msgspec.json.encode(body, order="deterministic")
 
 
 def _numbers(scope: Scope, wanted: tuple[Query, ...]) -> dict[str, int]:

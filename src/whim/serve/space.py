@@ -7,7 +7,7 @@ import heapq
 import inspect
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -16,11 +16,13 @@ from whim.errors import InvalidInputError, WhimError
 from whim.serve import fold, wire
 from whim.serve.fold import Change, Fold, Row
 from whim.serve.stats import MICRO, ArmCounts
+from whim.types import F64
 
-__all__ = ["ArmView", "ConflictError", "NotFoundError", "Space", "chance", "draws"]
+__all__ = ["ArmView", "Asked", "ConflictError", "NotFoundError", "Space", "chance", "draws"]
 
 _REMEMBERED = 65_536  # rewards that closed a decision
 _encode = msgspec.msgpack.encode
+_packed = msgspec.msgpack.Encoder(order="deterministic").encode
 _answer = msgspec.json.Encoder().encode
 
 
@@ -48,10 +50,23 @@ def chance(config: wire.SpaceConfig, place: int, wanted: int, n: int) -> float:
     return share * by_base + (1 - share) * by_policy
 
 
-def _sayable(encode: Callable[[Any], bytes], value: Any) -> bytes:
+def _canonical(body: msgspec.Struct) -> bytes:
+    """A body as bytes that are the same for the same body."""
+    try:
+        return _packed(body)
+    except OverflowError:  # a whole number that MessagePack has no room for
+        return msgspec.json.encode(body, order="deterministic")
+
+
+def _sayable(
+    encode: Callable[[Any], bytes], value: Any, of: wire.DecisionRow | None = None
+) -> bytes:
+    """As bytes; what cannot be said is named, in a decision by its path."""
     try:
         return encode(value)
     except (OverflowError, UnicodeEncodeError) as error:
+        if of is not None:
+            _must_be_sayable(of.id, of.context, of.arms, of.features)
         raise InvalidInputError(
             f"$ must be text and numbers that can be logged: {error}."
         ) from None
@@ -108,6 +123,28 @@ class ArmView(msgspec.Struct, kw_only=True):
     last_change_at: int | None
 
 
+class Asked(msgspec.Struct):
+    """A decision that is asked for, and how it went: an answer, as JSON, or an error.
+
+    ``raw`` is its body in one form, which is told from another's by its ``digest``.
+    """
+
+    body: wire.DecisionBody
+    raw: bytes = b""
+    token: Any = None
+    digest: bytes = b""
+    answer: bytes = b""
+    error: Exception | None = None
+    x: Any = None
+    row: Any = None
+    logged: bytes = b""
+
+    @classmethod
+    def of(cls, body: wire.DecisionBody, token: Any = None) -> Asked:
+        """With its one form, if it may come again."""
+        return cls(body, b"" if body.decision_id is None else _canonical(body), token)
+
+
 class Space:
     """One bandit while it serves.
 
@@ -135,34 +172,71 @@ class Space:
 
     # -- decisions --------------------------------------------------------------------------
 
-    def decide(
-        self, body: wire.DecisionBody, digest: bytes, seq: int, at: int
-    ) -> tuple[Row, bytes]:
-        """Choose; the row, and the answer as JSON."""
-        held = self.fold
-        ids: list[Any] = body.candidates
-        known, features = held.knows(ids), None
-        if not known:
+    def decide(self, asked: list[Asked], seq: int, at: int) -> list[Row]:
+        """Choose for each of them; the rows, from ``seq`` on, of those that have no error.
+
+        Step by step for all, and not one after the other: so the code and the tables that a step
+        needs are still in the processor's cache for the next one.
+        """
+        for step in (self._read, self._choose, self._word, self._pack):
+            for one in asked:
+                if one.error is None:
+                    try:
+                        step(one, at)
+                    except WhimError as error:
+                        one.error = error.with_traceback(None)  # which would hold all of this
+                    except Exception as error:  # a fault of ours, but of this one alone
+                        one.error = error
+        held, rows = self.fold, []
+        for one in asked:
+            if one.error is not None:
+                continue
+            row, key = one.row, one.row.id
+            arm, agreed = row.arms[row.place], row.wanted == row.place
+            held.decided(seq, at, key, arm, one.x.tobytes(), row.probability, row.mode, agreed,
+                         row.deferred, row.due)  # fmt: skip
+            heapq.heappush(self._due, (row.due, key))
+            rows.append(Row(seq, at, self.number, fold.DECISION, key, one.logged))
+            seq += 1
+        return rows
+
+    def _read(self, one: Asked, at: int) -> None:
+        one.x = self.fold.context(one.body.context)
+
+    def _choose(self, one: Asked, at: int) -> None:
+        held, body = self.fold, one.body
+        key, ids = body.decision_id or uuid.uuid4().hex, cast("list[Any]", body.candidates)
+        features: list[wire.Told] | None = None
+        chosen = self._chosen(one.x, ids)
+        if chosen is None:
             ids, features = self._asked(ids)
-        key = body.decision_id or uuid.uuid4().hex
-        x = held.context(body.context)
-        # what cannot be logged must change nothing: it is tried before anything is touched
-        if not known or held.policy.randomised:
+            # what cannot be logged must change nothing: it is tried before anything is touched
             _must_be_sayable(key, body.context, ids, features)
             held.meet(ids, features)
-        order, table = held.choose(x, ids)
-        wanted, due = order[0], at + self._wait
+            chosen = held.choose(one.x, ids)
+        order, numbers = chosen
+        wanted = order[0]
         place, mode, probability = self._draw(key, wanted, len(ids))
-        row = wire.DecisionRow(
-            key, body.context, ids, features, place, probability, mode, body.deferred, due, wanted,
-            digest, held.version, order, table.tobytes(),
+        one.row = wire.DecisionRow(
+            key, body.context, ids, features, place, probability, mode, body.deferred,
+            at + self._wait, wanted, one.digest, held.version, order, numbers,
         )  # fmt: skip
-        answer = _sayable(_answer, wire.answered(self.name, row))
-        logged = Row(seq, at, self.number, fold.DECISION, key, _sayable(_encode, row))
-        agreed, late = wanted == place, body.deferred
-        held.decided(seq, at, key, ids[place], x.tobytes(), probability, mode, agreed, late, due)
-        heapq.heappush(self._due, (due, key))
-        return logged, answer
+
+    def _word(self, one: Asked, at: int) -> None:
+        one.answer = _sayable(_answer, wire.answered(self.name, one.row), one.row)
+
+    def _pack(self, one: Asked, at: int) -> None:
+        one.logged = _sayable(_encode, one.row, one.row)
+
+    def _chosen(self, x: F64, ids: list[Any]) -> tuple[list[int], list[float]] | None:
+        """What the policy says if it changes nothing to ask it: mostly all arms were met."""
+        held = self.fold
+        if held.items.size or held.policy.randomised:
+            return None
+        try:
+            return held.choose(x, ids)
+        except WhimError:  # an arm that is new, or comes twice, or with features
+            return None
 
     def _asked(self, given: list[Any]) -> tuple[list[str | int], list[wire.Told] | None]:
         """Ids of candidates, and their features in a space that takes some."""

@@ -1,81 +1,52 @@
-"""``Store``: the log in SQLite. One thread writes, many rows a commit; a reply waits for its row.
+"""``Store``: the log in SQLite. One process writes, many rows a commit; a reply waits for its row.
 
-A row is committed (write-ahead log, synchronous=FULL) before anybody is told. When a commit
-fails the store has failed for good: it takes nothing more and says why, and a restart goes on from
-what was committed. ``LogReader`` reads what is committed, from any process.
+A row is committed (write-ahead log, synchronous=FULL) before anybody is told; the ``scribe`` does
+it, while decisions go on. When a commit fails the store has failed for good: it takes nothing more
+and says why, and a restart goes on from what was committed. ``LogReader`` reads what is committed,
+from any process.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import math
 import os
-import queue
+import select
+import socket
 import sqlite3
 import struct
+import subprocess
+import sys
 import threading
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from whim.errors import WhimError
+from whim.serve import scribe
 from whim.serve.fold import DECISION, Change, Raw, Row
+from whim.serve.scribe import CLOSE, FORMAT, LENGTH, checksum
 from whim.types import ChangeEvent
 
 __all__ = ["LogReader", "Store", "StoreError"]
 
-FORMAT = 4
 _MOST = 1000  # rows a commit: more gain nothing and make the first of them wait
 _HEAVY = 1 << 22  # bytes a commit, for the same reason
 _BLOCK = 2048  # rows read at a time
-_PAGE = 8192  # bytes: three decisions with twenty candidates, where 4096 would hold one
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS log (
-  seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, space INTEGER NOT NULL, kind INTEGER NOT NULL,
-  key TEXT, body BLOB NOT NULL, crc INTEGER NOT NULL
-) STRICT;
-CREATE INDEX IF NOT EXISTS log_config ON log (seq) WHERE kind <= 2;
-CREATE UNIQUE INDEX IF NOT EXISTS log_decision ON log (space, key) WHERE kind = 3;
-CREATE TABLE IF NOT EXISTS change (
-  seq INTEGER NOT NULL, at INTEGER NOT NULL, space INTEGER NOT NULL, version INTEGER NOT NULL,
-  body BLOB NOT NULL
-) STRICT;
-CREATE INDEX IF NOT EXISTS change_space ON change (space, version, seq);
-"""
+_PATIENCE = 60  # seconds for the writer to start: another one may have to end first
 Told = Callable[[list[Any], Exception | None], None]
 News = Callable[[list[tuple[int, int, Change]]], None]
-_head = struct.Struct("<qqqq").pack
-_crc = zlib.crc32
+_packed = msgspec.msgpack.Encoder().encode
 _UNREADABLE = sqlite3.Error, UnicodeDecodeError  # which may be the message about what is damaged
 _EFFECT = os.access in os.supports_effective_ids
 
 
 class StoreError(WhimError):
     """The log cannot be written or read; nothing more is accepted."""
-
-
-def checksum(seq: int, at: int, space: int, kind: int, key: str | None, body: bytes) -> int:
-    """Of all that a row says, so that a damaged page is never taken for the truth."""
-    head = _head(seq, at, space, kind)
-    return _crc(body, _crc(head if key is None else head + key.encode()))
-
-
-@functools.cache
-def _insert_into(table: str, columns: int, rows: int) -> str:
-    """One statement for many rows: it takes the interpreter's lock once, not once a row.
-
-    Rows of NULLs at the end are left out, so that a few sizes do for any number.
-    """
-    one = f"({','.join('?' * columns)})"
-    return (
-        f"INSERT INTO {table} SELECT * FROM (VALUES {','.join([one] * rows)}) "
-        "WHERE column1 IS NOT NULL"
-    )
 
 
 def _told(found: Any) -> list[tuple[int, int, dict[str, Any]]]:
@@ -122,8 +93,7 @@ class LogReader:
         """The rows, which match their checksums."""
         for seq, at, space, kind, key, body, crc in rows:
             try:
-                head = _head(seq, at, space, kind)
-                found = _crc(body, _crc(head if key is None else head + key.encode()))
+                found: int | None = checksum(seq, at, space, kind, key, body)
             except (TypeError, AttributeError, struct.error):  # not even of the right kind
                 found = None
             if found != crc:
@@ -261,14 +231,17 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
 class Store(LogReader):
     """The log, and the changes found while folding it.
 
+    All of it is for one thread. ``told`` and ``news`` are called by ``ready``, which an event loop
+    calls when ``fileno`` can be read; without one, by ``append`` and ``flush``.
+
     Parameters
     ----------
     path
         The database; made if it is not there.
     told
-        Called from the writer's thread, once a commit, with the tokens of what is safe now.
+        Called once a commit, with the tokens of what is safe now.
     news
-        Called from the writer's thread after a commit with the changes that it held.
+        Called after a commit with the changes that it held.
     """
 
     def __init__(self, path: Path, told: Told | None = None, news: News | None = None) -> None:
@@ -278,55 +251,57 @@ class Store(LogReader):
             try:
                 if path.exists() and not os.access(path, os.R_OK | os.W_OK, effective_ids=_EFFECT):
                     raise sqlite3.OperationalError("permission denied")
-                self._writing = opened.enter_context(contextlib.closing(_connect(path, "rwc")))
-                self._prepare()
+                self._link, self._scribe = _begun(path)
+                opened.callback(self._end)
                 super().__init__(path)
                 opened.push(contextlib.closing(self._connection))
                 self.last_seq, self.last_at = self.last()
-            except _UNREADABLE as error:
+            except (*_UNREADABLE, OSError) as error:
                 raise StoreError(
                     f"{path.name} must be a readable log that can be written to: {error}."
                 ) from None
             opened.pop_all()  # they stay open
         self.committed = self.last_seq
-        # How to do something soon, on the thread that appends. With it rows are handed over
-        # together, once a turn of an event loop, so that the writer is not woken for each.
+        # How to do something soon. With it rows are handed over together, once a turn of an event
+        # loop, and not one by one.
         self.later: Callable[[Callable[[], None]], Any] | None = None
-        self._gathered: list[Any] = []
+        self._gathered: list[Any] = []  # rows, changes, tokens, whether they are no news
+        self._underway: list[Any] = []  # what the scribe is committing
         self._waiting = False
-        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._writer = threading.Thread(target=self._write, name="whim-log", daemon=True)
-        self._writer.start()
-
-    def _prepare(self) -> None:
-        run = self._writing.execute
-        for pragma in (f"page_size={_PAGE}", "journal_mode=WAL", "synchronous=FULL"):
-            run(f"PRAGMA {pragma}")
-        self._writing.executescript(_SCHEMA)
-        run(
-            "INSERT INTO meta SELECT 'format', ? WHERE NOT EXISTS (SELECT 1 FROM log) "
-            "ON CONFLICT DO UPDATE SET value = excluded.value",
-            (str(FORMAT),),
-        )
-        for word in ("BEGIN IMMEDIATE", "ROLLBACK"):  # shows whether it can be written to
-            run(word)
+        self._poll = select.poll()
+        self._poll.register(self._link, select.POLLIN)
 
     # -- writing ----------------------------------------------------------------------------
+
+    @property
+    def scribe(self) -> int:
+        """The process that writes."""
+        return self._scribe.pid
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is being committed."""
+        return bool(self._underway)
+
+    def fileno(self) -> int:
+        """Can be read when something was committed."""
+        return self._link.fileno()
 
     def append(
         self,
         rows: list[Row],
         changes: list[tuple[int, int, Change]],
-        token: Any = None,
+        tokens: list[Any],
         *,
         quiet: bool = False,
     ) -> None:
-        """Queue rows and the changes that they revealed; ``token`` is told once they are safe.
+        """Queue rows and the changes that they revealed; ``tokens`` are told once they are safe.
 
         A change comes with its space and version; those of ``quiet`` are no news.
         """
-        self._gathered.append((rows, changes, token, quiet))
+        self._gathered.append((rows, changes, tokens, quiet))
         if self.later is None:
+            self.ready()
             self.hand_over()
         elif not self._waiting:
             self._waiting = True
@@ -337,54 +312,55 @@ class Store(LogReader):
         self.hand_over()
 
     def hand_over(self) -> None:
-        """Let the writer have what was gathered."""
-        batch, self._gathered = self._gathered, []
-        if batch:
-            self._queue.put(batch)
-
-    def flush(self) -> None:
-        """Wait until all that was queued before is safe; raises if it is not."""
-        done = threading.Event()
-        self._gathered.append(((), (), done, True))
-        self.hand_over()
-        done.wait()
-        if self.failed is not None:
-            raise self.failed
-
-    def _write(self) -> None:
-        while True:
-            batch = self._queue.get()
-            if batch is None:
-                return
+        """Let the scribe have what was gathered, unless it is still at work."""
+        while self._gathered and not self._underway:
+            rows: list[Row] = []
+            found = []
             n = size = 0
-            while True:
-                for rows, _, _, _ in batch[n:]:
-                    size += sum(len(row[5]) for row in rows)
-                n = len(batch)
-                if n >= _MOST or size >= _HEAVY:
+            for some, changes, _, _ in self._gathered:
+                rows += some
+                size += sum([len(row[5]) for row in some])
+                for space, version, c in changes:
+                    found.append((c.seq, c.at, space, version, _change_bytes(c.event)))
+                n += 1
+                if size >= _HEAVY or len(rows) >= _MOST:
                     break
-                try:
-                    more = self._queue.get_nowait()
-                except queue.Empty:
-                    break
-                if more is None:
-                    self._commit(batch)
-                    return
-                batch += more
-            self._commit(batch)
-
-    def _commit(self, batch: list[Any]) -> None:
-        if self.failed is None:
+            self._underway, self._gathered = self._gathered[:n], self._gathered[n:]
+            if self.failed is not None or not (rows or found):  # there is nothing to wait for
+                self._done(rows)
+                continue
             try:
-                self._insert(batch)
-            except Exception as error:  # of whatever kind: the thread must live to say so
-                self.failed = StoreError(f"the log cannot be written: {error}.")
-        tokens = []
-        for _, _, token, _ in batch:
-            if isinstance(token, threading.Event):
-                token.set()
-            elif token is not None:
-                tokens.append(token)
+                body = _packed((rows, found))
+                self._link.sendall(LENGTH.pack(len(body)) + body)
+            except Exception as error:  # of whatever kind: those who wait must be told
+                self._fail(error)
+                self._done([])
+
+    def ready(self) -> None:
+        """Take what the scribe has said, if anything."""
+        if self._poll.poll(0):
+            self._take()
+
+    def _take(self) -> None:
+        """What became of that which was handed over last; waits for it."""
+        try:
+            reason = _said(self._link)
+        except OSError as error:
+            reason = str(error)
+        if reason:
+            self._fail(reason)
+        self._done([row for some, _, _, _ in self._underway for row in some])
+        self.hand_over()
+
+    def _fail(self, reason: object) -> None:
+        if self.failed is None:
+            self.failed = StoreError(f"the log cannot be written: {reason}.")
+
+    def _done(self, rows: list[Row]) -> None:
+        batch, self._underway = self._underway, []
+        if rows and self.failed is None:
+            self.committed = rows[-1].seq
+        tokens = [token for _, _, some, _ in batch for token in some]
         if tokens and self._told is not None:
             with contextlib.suppress(Exception):  # nobody is listening any more
                 self._told(tokens, self.failed)
@@ -393,29 +369,13 @@ class Store(LogReader):
             with contextlib.suppress(Exception):
                 self._news(news)
 
-    def _insert(self, batch: list[Any]) -> None:
-        rows: list[Any] = []
-        for some, _, _, _ in batch:
-            for row in some:
-                rows += row
-                rows.append(checksum(*row))
-        changes: list[Any] = []
-        for _, some, _, _ in batch:
-            for space, version, c in some:
-                changes += (c.seq, c.at, space, version, _change_bytes(c.event))
-        work = [*_statements("log", 7, rows), *_statements("change", 5, changes)]
-        if len(work) > 1:  # one alone is a transaction of its own
-            work = [("BEGIN IMMEDIATE", ()), *work, ("COMMIT", ())]
-        try:
-            for sql, values in work:
-                self._writing.execute(sql, values)
-        except BaseException:
-            if self._writing.in_transaction:
-                with contextlib.suppress(sqlite3.Error):
-                    self._writing.execute("ROLLBACK")
-            raise
-        if rows:
-            self.committed = rows[-7]
+    def flush(self) -> None:
+        """Wait until all that was queued before is safe; raises if it is not."""
+        self.hand_over()
+        while self._underway:
+            self._take()
+        if self.failed is not None:
+            raise self.failed
 
     def decision(self, space: int, key: str) -> Row | None:
         """A committed decision by its id; a log that cannot be read any more has failed."""
@@ -427,23 +387,56 @@ class Store(LogReader):
 
     def close(self) -> None:
         """Write what is queued, then stop."""
-        self.hand_over()
-        self._queue.put(None)
-        self._writer.join()
+        with contextlib.suppress(StoreError):
+            self.flush()
         super().close()
-        with contextlib.suppress(sqlite3.Error):
-            self._writing.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._writing.close()
+        self._end()
+
+    def _end(self) -> None:
+        with contextlib.suppress(OSError):
+            self._link.sendall(LENGTH.pack(len(CLOSE)) + CLOSE)
+            _said(self._link)
+        self._link.close()
+        self._scribe.wait()
 
 
-def _statements(table: str, columns: int, values: list[Any]) -> Iterator[tuple[str, Any]]:
-    """Inserts of so many rows at most as one commit holds, of sizes that are powers of two."""
-    step = columns * 1024
-    for at in range(0, len(values), step):
-        some = values[at : at + step]
-        rows = len(some) // columns
-        size = 1 << (rows - 1).bit_length()
-        yield _insert_into(table, columns, size), some + [None] * (columns * (size - rows))
+def _begun(path: Path) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """A scribe that is ready, and the link to it."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        where = f"{path.absolute().as_uri()}?mode=rwc", str(path.with_name("scribe.lock"))
+        process = subprocess.Popen(
+            [sys.executable, "-P", scribe.__file__, *where],  # as a file: it needs no Whim
+            stdin=theirs.fileno(), stdout=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+    ours.settimeout(_PATIENCE)
+    try:
+        reason = _said(ours)
+    except OSError as error:
+        reason = str(error)
+    if reason:
+        ours.close()
+        process.kill()
+        process.wait()
+        raise sqlite3.OperationalError(reason)
+    ours.settimeout(None)
+    return ours, process
+
+
+def _said(link: socket.socket) -> str:
+    """What the scribe says: nothing if all went well."""
+    text = _exactly(link, LENGTH.unpack(_exactly(link, LENGTH.size))[0])
+    return text.decode()
+
+
+def _exactly(link: socket.socket, length: int) -> bytes:
+    found = b""
+    while len(found) < length:
+        more = link.recv(length - len(found))
+        if not more:
+            raise ConnectionResetError("its writer has ended")
+        found += more
+    return found
 
 
 def _change_bytes(event: ChangeEvent) -> bytes:

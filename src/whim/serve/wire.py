@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from msgspec import Meta, Struct, field
 
 __all__ = [
@@ -177,12 +176,12 @@ class DecisionRow(Struct, array_like=True, gc=False):
     digest: bytes
     version: int
     order: list[int]  # places, best first
-    table: bytes  # score, mean and width of each arm, as they lie in memory
+    numbers: list[float]  # score, mean and width of each arm in turn
 
 
 def answered(space: str, row: DecisionRow) -> Answer:
     """The answer that was given, from what was logged of it."""
-    arms, numbers = row.arms, np.frombuffer(row.table, "<f8").tolist()
+    arms, numbers = row.arms, row.numbers
     scores, means, widths = numbers[::3], numbers[1::3], numbers[2::3]
     ranking = [Ranked(arms[i], scores[i], means[i], widths[i]) for i in row.order]
     return Answer(
