@@ -22,6 +22,7 @@ from tests.test_engine import (
     reward,
     traffic,
 )
+from whim.errors import InvalidInputError
 from whim.policies import policy as make_policy
 from whim.serve import behind, fold, wire
 from whim.serve.engine import Engine
@@ -362,6 +363,47 @@ def test_the_log_is_read_while_it_is_written_without_a_lock(engine, clock):
     reader.close()
     with pytest.raises(StoreError, match=r"nothing\.db must be a readable log"):
         LogReader(engine.store.path.with_name("nothing.db"))
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("pslinucb-disjoint", {"n_features": 2}),
+        ("linucb-hybrid", {"n_features": 2, "n_item_features": 1}),
+        ("ucb", {}),
+        ("mucb", {"window": 4, "threshold": 3.0, "gamma": 0.5}),
+    ],
+)
+def test_ranked_many_is_ranked_of_each(name, given):
+    rng = np.random.default_rng(0)
+    policy = make_policy(name, **given)
+    arms = [1, 0, *(f"i{i}" for i in range(80))]
+    policy.add_arms(arms, rng.normal(size=(82, 1)) if "n_item_features" in given else None)
+    X = rng.normal(size=(9, 2)) if given.get("n_features") else None
+    played = rng.choice(82, 60).tolist()
+    contexts = None if X is None else rng.normal(size=(60, 2))
+    policy.update_many([arms[i] for i in played], contexts, rng.random(60))
+    before = policy.to_bytes()
+    sizes = (1, 2, 5, 20, 63, 64, 65, 82, 3)
+    lists = [[arms[i] for i in rng.choice(82, n, replace=False)] for n in sizes]
+    expected = [policy.ranked(None if X is None else X[i], lists[i]) for i in range(9)]
+    assert policy.ranked_many(X, lists) == expected
+    odd = [["i1", "i1"], ["i1", "nobody"], [True, "i1"], [["i1"]], []]
+    for bad in odd:
+        mixed = [*lists[:4], bad, *lists[5:]]
+        assert policy.ranked_many(X, mixed) == [*expected[:4], None, *expected[5:]]
+    assert policy.ranked_many(None if X is None else X[:0], []) == []
+    assert policy.to_bytes() == before
+    if X is not None:
+        with pytest.raises(InvalidInputError, match="X must"):
+            policy.ranked_many(X * np.nan, lists)
+
+
+def test_ranked_many_is_not_for_a_policy_that_draws():
+    policy = make_policy("lints", n_features=1)
+    policy.add_arms(["a"])
+    with pytest.raises(InvalidInputError, match="LinTS draws"):
+        policy.ranked_many([[1.0]], [["a"]])
 
 
 @pytest.mark.parametrize("ties", ["first", "random"])

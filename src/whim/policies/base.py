@@ -8,6 +8,7 @@ score, mean and width of each candidate into ``_out`` and returns the best one's
 from __future__ import annotations
 
 import copy
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, cast
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whim import checks
-from whim.errors import InvalidInputError
+from whim.errors import InvalidInputError, UnknownArmError
 from whim.policies.slots import Slots
 from whim.types import F64, I64, ArmId, ChangeEvent, Decision
 
@@ -250,13 +251,52 @@ class Policy(Slots, ABC):
             order.sort(key=lambda i: slots[i] != slot)
         else:
             self._evaluate(context, slots, cross, True)
-            # few are sorted sooner than an array is made, unless a policy has an order of its own
-            if len(slots) <= _FEW and type(self)._ranked is Policy._ranked:
-                numbers = self._out[: len(slots)].ravel().tolist()
-                worth = numbers[::3]
-                return sorted(range(len(worth)), key=worth.__getitem__, reverse=True), numbers
-            order = self._ranked(slots).tolist()
+            return self._listed(slots)
         return order, self._out[: len(slots)].ravel().tolist()
+
+    def ranked_many(
+        self, X: npt.ArrayLike | None, lists: Sequence[list[ArmId]]
+    ) -> list[tuple[list[int], list[float]] | None]:
+        """``ranked`` of many contexts, each with candidates of its own, for a policy without draws.
+
+        None stands for a list that is not of live arms, each once.
+        """
+        if self._draws:
+            raise InvalidInputError(f"{type(self).__name__} draws: its decisions have an order.")
+        n = len(lists)
+        contexts = None if self._shape is None else checks.matrix("X", X, n, self._d)
+        self._crossed(None, 0)
+        found: list[tuple[list[int], list[float]] | None] = []
+        for i, slots in enumerate(self._slots_of(lists)):
+            if slots is not None:
+                self._score(_NOTHING if contexts is None else contexts[i], slots, None, None)
+            found.append(None if slots is None else self._listed(slots))
+        return found
+
+    def _slots_of(self, lists: Sequence[list[ArmId]]) -> list[I64 | None]:
+        """Slots of each list; None: it is not of live arms, each once."""
+        try:
+            flat = self._table.slots([*itertools.chain.from_iterable(lists)])
+        except (InvalidInputError, UnknownArmError):
+            if len(lists) == 1:
+                return [None]
+            return [slots for one in lists for slots in self._slots_of([one])]
+        found: list[I64 | None] = []
+        at = 0
+        for ids in lists:
+            n = len(ids)
+            found.append(flat[at : at + n] if n and len(set(ids)) == n else None)
+            at += n
+        return found
+
+    def _listed(self, slots: I64) -> tuple[list[int], list[float]]:
+        """Of candidates that were just scored: their places, best first, and all numbers."""
+        numbers = self._out[: len(slots)].ravel().tolist()
+        # few are sorted sooner than an array is made, unless a policy has an order of its own
+        if len(slots) <= _FEW and type(self)._ranked is Policy._ranked:
+            worth = numbers[::3]
+            return sorted(range(len(worth)), key=worth.__getitem__, reverse=True), numbers
+        return self._ranked(slots).tolist(), numbers
 
     def _ranked(self, slots: I64) -> I64:
         """Places of the candidates that were just scored, best first."""

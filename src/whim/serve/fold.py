@@ -372,6 +372,17 @@ class Fold:
         for arm in rows:
             self._told[arm] = told[arm]
 
+    def choose_many(
+        self, X: F64, lists: list[list[Any]]
+    ) -> list[tuple[list[int], list[float]] | None]:
+        """The same for many; nothing where a list is not of arms that were met, each once.
+
+        Nor for any if asking changes something: arms come with features, or the policy draws.
+        """
+        if self.items.size or self.policy.randomised:
+            return [None] * len(lists)
+        return self.policy.ranked_many(X if self._contextual else None, lists)
+
     def choose(self, x: F64, ids: list[str | int]) -> tuple[list[int], list[float]]:
         """Places, best first; score, mean and width of each. A policy that draws moves on."""
         return self.policy.ranked(x if self._contextual else None, ids, draw=True)

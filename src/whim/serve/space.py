@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 
 from whim.checks import LARGEST
 from whim.errors import InvalidInputError, WhimError
@@ -145,6 +146,17 @@ class Asked(msgspec.Struct):
         return cls(body, b"" if body.decision_id is None else _canonical(body), token)
 
 
+def _try(step: Callable[..., Any], one: Asked, *more: Any) -> None:
+    """Take a step with one; what goes wrong is its own error and no other's."""
+    if one.error is None:
+        try:
+            step(one, *more)
+        except WhimError as error:
+            one.error = error.with_traceback(None)  # which would hold all that is around it
+        except Exception as error:  # a fault of ours
+            one.error = error
+
+
 class Space:
     """One bandit while it serves.
 
@@ -178,15 +190,12 @@ class Space:
         Step by step for all, and not one after the other: so the code and the tables that a step
         needs are still in the processor's cache for the next one.
         """
-        for step in (self._read, self._choose, self._word, self._pack):
-            for one in asked:
-                if one.error is None:
-                    try:
-                        step(one, at)
-                    except WhimError as error:
-                        one.error = error.with_traceback(None)  # which would hold all of this
-                    except Exception as error:  # a fault of ours, but of this one alone
-                        one.error = error
+        x = self._read(asked)
+        fine = [one for one in asked if one.error is None]
+        self._choose_all(fine, x, at)
+        for step in (self._word, self._pack):
+            for one in fine:
+                _try(step, one)
         held, rows = self.fold, []
         for one in asked:
             if one.error is not None:
@@ -200,15 +209,31 @@ class Space:
             seq += 1
         return rows
 
-    def _read(self, one: Asked, at: int) -> None:
-        one.x = self.fold.context(one.body.context)
+    def _read(self, asked: list[Asked]) -> F64:
+        """Contexts become vectors; those of the ones that have no error."""
+        encode = self.fold.context
+        x, fits = encode.many([one.body.context for one in asked])
+        for one, vector, fit in zip(asked, x, fits, strict=True):
+            one.x = vector
+            if not fit:
+                _try(lambda one: encode(one.body.context), one)  # says why
+        return x if all(fits) else x[np.array(fits)]
 
-    def _choose(self, one: Asked, at: int) -> None:
+    def _choose_all(self, asked: list[Asked], x: F64, at: int) -> None:
+        held = self.fold
+        lists = [one.body.candidates for one in asked]
+        found = held.choose_many(x, lists)
+        for i, one in enumerate(asked):
+            arms = len(held.policy.arms) if found[i] is None else 0
+            _try(self._choose, one, found[i], at)
+            if arms and len(held.policy.arms) != arms:  # those that follow may know them now
+                found[i + 1 :] = held.choose_many(x[i + 1 :], lists[i + 1 :])
+
+    def _choose(self, one: Asked, chosen: Any, at: int) -> None:
         held, body = self.fold, one.body
         key, ids = body.decision_id or uuid.uuid4().hex, cast("list[Any]", body.candidates)
         features: list[wire.Told] | None = None
-        chosen = self._chosen(one.x, ids)
-        if chosen is None:
+        if chosen is None:  # an arm that is new, or comes with features, or twice
             ids, features = self._asked(ids)
             # what cannot be logged must change nothing: it is tried before anything is touched
             _must_be_sayable(key, body.context, ids, features)
@@ -222,21 +247,11 @@ class Space:
             at + self._wait, wanted, one.digest, held.version, order, numbers,
         )  # fmt: skip
 
-    def _word(self, one: Asked, at: int) -> None:
+    def _word(self, one: Asked) -> None:
         one.answer = _sayable(_answer, wire.answered(self.name, one.row), one.row)
 
-    def _pack(self, one: Asked, at: int) -> None:
+    def _pack(self, one: Asked) -> None:
         one.logged = _sayable(_encode, one.row, one.row)
-
-    def _chosen(self, x: F64, ids: list[Any]) -> tuple[list[int], list[float]] | None:
-        """What the policy says if it changes nothing to ask it: mostly all arms were met."""
-        held = self.fold
-        if held.items.size or held.policy.randomised:
-            return None
-        try:
-            return held.choose(x, ids)
-        except WhimError:  # an arm that is new, or comes twice, or with features
-            return None
 
     def _asked(self, given: list[Any]) -> tuple[list[str | int], list[wire.Told] | None]:
         """Ids of candidates, and their features in a space that takes some."""

@@ -12,7 +12,6 @@ import contextlib
 import json
 import math
 import os
-import select
 import socket
 import sqlite3
 import struct
@@ -268,8 +267,6 @@ class Store(LogReader):
         self._gathered: list[Any] = []  # rows, changes, tokens, whether they are no news
         self._underway: list[Any] = []  # what the scribe is committing
         self._waiting = False
-        self._poll = select.poll()
-        self._poll.register(self._link, select.POLLIN)
 
     # -- writing ----------------------------------------------------------------------------
 
@@ -338,13 +335,18 @@ class Store(LogReader):
 
     def ready(self) -> None:
         """Take what the scribe has said, if anything."""
-        if self._poll.poll(0):
-            self._take()
+        begun = b""
+        with contextlib.suppress(OSError):  # what is wrong shows again
+            try:
+                begun = self._link.recv(LENGTH.size, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+        self._take(begun)
 
-    def _take(self) -> None:
+    def _take(self, begun: bytes = b"") -> None:
         """What became of that which was handed over last; waits for it."""
         try:
-            reason = _said(self._link)
+            reason = _said(self._link, begun)
         except OSError as error:
             reason = str(error)
         if reason:
@@ -423,10 +425,10 @@ def _begun(path: Path) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     return ours, process
 
 
-def _said(link: socket.socket) -> str:
-    """What the scribe says: nothing if all went well."""
-    text = _exactly(link, LENGTH.unpack(_exactly(link, LENGTH.size))[0])
-    return text.decode()
+def _said(link: socket.socket, begun: bytes = b"") -> str:
+    """What the scribe says, which may have ``begun``: nothing if all went well."""
+    head = begun + _exactly(link, LENGTH.size - len(begun))
+    return _exactly(link, LENGTH.unpack(head)[0]).decode()
 
 
 def _exactly(link: socket.socket, length: int) -> bytes:
