@@ -1,13 +1,16 @@
 """Decisions that are asked for together, the filter of their ids, and the process that writes."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
+import uvloop
 
 from tests.clocks import Clock
 from tests.test_engine import ANSWER, CONFIGS, SECOND, clock, engine, folded, reward
@@ -164,6 +167,36 @@ def test_a_row_that_cannot_be_written_is_the_end_and_is_said_to_all_who_wait(tmp
     assert [tokens for tokens, _ in told] == [["first"], ["twice"], ["after"]]
     assert all("UNIQUE" in said for _, said in told[1:])
     assert store.committed == 1
+    store.close()
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_on_an_event_loop_neither_much_nor_slow_writing_is_taken_for_a_failure(tmp_path, loop):
+    told = []
+    store = Store(tmp_path / "log.db", lambda tokens, error: told.append((tokens, error)))
+
+    async def work():
+        running = asyncio.get_running_loop()
+        running.add_reader(store.fileno(), store.ready)
+        store.later = running.call_soon
+        store.append(rows(1, 3, 3_000_000), [], ["much"])
+        await asyncio.sleep(0)
+        store.flush()
+        os.kill(store.scribe, signal.SIGSTOP)
+        awake = threading.Timer(0.5, os.kill, (store.scribe, signal.SIGCONT))
+        awake.start()
+        store.append(rows(4, 3, 3_000_000), [], ["slow"])
+        store.flush()
+        awake.join()
+        store.append(rows(7, 1), [], ["by itself"])
+        while len(told) < 3:
+            await asyncio.sleep(0.01)
+        running.remove_reader(store.fileno())
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(asyncio.wait_for(work(), 60))
+    assert told == [(["much"], None), (["slow"], None), (["by itself"], None)]
+    assert store.last() == (7, 7)
     store.close()
 
 

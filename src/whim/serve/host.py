@@ -272,8 +272,12 @@ class Host:
     # -- behind the scenes ------------------------------------------------------------------
 
     async def _tick(self) -> None:
+        said = False
         while True:
             due = self.engine.tick(most=_AT_ONCE)
+            if self.engine.store.failed is not None and not said:
+                self.log.error("nothing more is accepted", reason=str(self.engine.store.failed))
+                said = True
             wait = _TICK if due is None else (due - self.engine.now()) / 1e6
             await asyncio.sleep(min(max(wait, 0.001), _TICK))
 

@@ -37,6 +37,7 @@ _MOST = 1000  # rows a commit: more gain nothing and make the first of them wait
 _HEAVY = 1 << 22  # bytes a commit, for the same reason
 _BLOCK = 2048  # rows read at a time
 _PATIENCE = 60  # seconds for the writer to start: another one may have to end first
+_STUCK = 600  # seconds after which a writer that says nothing has failed
 Told = Callable[[list[Any], Exception | None], None]
 News = Callable[[list[tuple[int, int, Change]]], None]
 _packed = msgspec.msgpack.Encoder().encode
@@ -338,7 +339,7 @@ class Store(LogReader):
         begun = b""
         with contextlib.suppress(OSError):  # what is wrong shows again
             try:
-                begun = self._link.recv(LENGTH.size, socket.MSG_DONTWAIT)
+                begun = os.read(self._link.fileno(), LENGTH.size)
             except BlockingIOError:
                 return
         self._take(begun)
@@ -421,7 +422,9 @@ def _begun(path: Path) -> tuple[socket.socket, subprocess.Popen[bytes]]:
         process.kill()
         process.wait()
         raise sqlite3.OperationalError(reason)
-    ours.settimeout(None)
+    # a time-out, however long: then Python itself waits, also where an event loop that watches it
+    # has told the system that nobody does
+    ours.settimeout(_STUCK)
     return ours, process
 
 
