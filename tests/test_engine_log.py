@@ -263,6 +263,42 @@ def test_a_directory_has_one_engine(tmp_path, clock):
         Engine(tmp_path / "file", clock=clock)
 
 
+@pytest.mark.parametrize("size", [5, 64, 2048])
+def test_decisions_counted_together_are_counted_as_one_by_one(engine, clock, monkeypatch, size):
+    engine.create("s", CONFIGS["score test"])
+    dice = random.Random(size)
+    lists = [["a", "b", "c"], ["b", "c", "d"], ["a", "d"]]
+    made = []
+    for t in range(1500):
+        # a few seconds in a bin, then bins that must be joined, again and again
+        clock.now += int((0.7 if t % 100 else 400.0) * SECOND)
+        context = [dice.gauss(0, 1) for _ in range(3)]
+        made.append(ask(engine, "s", dice.choice(lists), context).decision_id)
+        engine.store.flush()
+        for _ in range(dice.randrange(3)):
+            reward(engine, "s", dice.choice(made[-5:]), dice.random())
+        if t % 100 == 50:
+            engine.tick()
+        if t % 400 == 399:
+            engine.retire_arms("s", [dice.choice(engine.space("s").fold.policy.arms)])
+    engine.store.flush()
+    told = []
+    plain = Stats.decided_many
+
+    def seen(self, *given):
+        told.append(plain(self, *given))
+        return told[-1]
+
+    monkeypatch.setattr(Stats, "decided_many", seen)
+    monkeypatch.setattr("whim.serve.store._BLOCK", size)
+    space = engine.space("s")
+    held = Fold(space.config, space.fold.version)
+    behind.advance(engine.store, held, space.number)
+    assert held.digest() == one_by_one(engine, space.config)[0].digest() == space.fold.digest()
+    if size < 100:
+        assert {*told} == {True, False}
+
+
 @contextlib.contextmanager
 def lowly(place):
     """As one whom permissions hold back: root is made another user, whose the files are."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import collections
 import contextlib
 import gc
-from collections.abc import Callable, Collection, Iterator
+import operator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
 
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 Progress = Callable[[int], None]
+_space = operator.itemgetter(2)
 
 
 @contextlib.contextmanager
@@ -80,10 +82,7 @@ def advance_all(reader: LogReader, folds: dict[int, Fold], known: Collection[int
         return 0
     with no_sweeps():
         for block in reader.blocks(min((held.seq for held in folds.values()), default=0)):
-            rows: dict[int, list[Raw]] = collections.defaultdict(list)
-            for row in block:
-                rows[row[2]].append(row)
-            for number, some in rows.items():
+            for number, some in _by_space(block):
                 if number not in known:
                     raise StoreError(
                         f"row {some[0][0]} of {reader.path.name} must be of a space that was made, "
@@ -98,6 +97,16 @@ def advance_all(reader: LogReader, folds: dict[int, Fold], known: Collection[int
                 held.apply_many(some)
                 count += len(some)
     return count
+
+
+def _by_space(block: list[Raw]) -> Iterable[tuple[int, list[Raw]]]:
+    numbers = {*map(_space, block)}
+    if len(numbers) == 1:  # as mostly, and then there is nothing to sort
+        return [(numbers.pop(), block)]
+    rows: dict[int, list[Raw]] = collections.defaultdict(list)
+    for row in block:
+        rows[row[2]].append(row)
+    return rows.items()
 
 
 def _base(reader: LogReader, number: int) -> retention.Base | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import operator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -39,6 +40,8 @@ _ROWS: dict[int, Any] = {
 }
 DECODERS = {kind: msgspec.msgpack.Decoder(row) for kind, row in _ROWS.items()}
 _IDS = msgspec.msgpack.Decoder(list[str | int])
+_PLAIN = frozenset((DECISION, REWARD))
+_kind = operator.itemgetter(3)
 _LISTS = 4096  # of candidates that are remembered, since pages show the same ones again and again
 _LARGEST_PRODUCT = 4096  # what the hybrids share has its square
 _UNFIT = frozenset(("oracle-restart",))  # it is told the truth, which no service knows
@@ -211,11 +214,19 @@ class Fold:
         each = zip(asked, vectors, fits, strict=True)
         reward = DECODERS[REWARD].decode
         self._late, self._news = [], found
+        arms = self._arms_shown(rows, asked) if all(fits) else None
+        shown = iter(arms or ())
         try:
             for seq, at, _, kind, _, body, _ in rows:
                 if kind == DECISION:
                     one, vector, fit = next(each)
-                    if fit:
+                    if arms is not None:  # counted already
+                        self.seq = seq
+                        self.pending[one.id] = Pending(
+                            at, one.due, next(shown), vector, one.probability, one.mode,
+                            one.wanted == one.place, one.deferred,
+                        )  # fmt: skip
+                    elif fit:
                         self._asked(seq, at, one, vector)
                     else:
                         self._skip(seq)
@@ -227,6 +238,20 @@ class Fold:
         finally:
             self._late = None
         return found
+
+    def _arms_shown(self, rows: list[Raw], asked: list[_Asked]) -> list[str | int] | None:
+        """The arm of each decision, if all of them can be counted at once; else nothing is done.
+
+        That is, if only decisions and rewards came, and the candidates are lists that were seen.
+        """
+        if not {*map(_kind, rows)} <= _PLAIN:
+            return None
+        try:
+            arms = [self._lists[bytes(one.arms)][one.place] for one in asked]
+        except KeyError:
+            return None
+        ats = [row[1] for row in rows if row[3] == DECISION]
+        return arms if self.stats.decided_many(ats, [one.mode for one in asked], arms) else None
 
     def _skip(self, seq: int) -> None:
         self.seq = seq

@@ -24,10 +24,11 @@ import msgspec
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["CLOSE", "FORMAT", "LENGTH", "checksum"]
+__all__ = ["CLOSE", "FORMAT", "HEAD", "LENGTH", "checksum"]
 
 FORMAT = 4
 LENGTH = struct.Struct("<I")
+HEAD = struct.Struct("<qqqq")  # of a row, for its checksum
 CLOSE = b"\x92\x90\x90"  # no rows and no changes: put all in order, and end
 _PAGE = 8192  # bytes: several decisions with twenty candidates, where 4096 would hold three
 _SCHEMA = """
@@ -47,14 +48,12 @@ CREATE INDEX IF NOT EXISTS change_space ON change (space, version, seq);
 _Row = tuple[int, int, int, int, str | None, bytes]
 _Change = tuple[int, int, int, int, bytes]
 _BATCH = msgspec.msgpack.Decoder(tuple[list[_Row], list[_Change]])
-_head = struct.Struct("<qqqq").pack
-_crc = zlib.crc32
 
 
 def checksum(seq: int, at: int, space: int, kind: int, key: str | None, body: bytes) -> int:
     """Of all that a row says, so that a damaged page is never taken for the truth."""
-    head = _head(seq, at, space, kind)
-    return _crc(body, _crc(head if key is None else head + key.encode()))
+    head = HEAD.pack(seq, at, space, kind)
+    return zlib.crc32(body, zlib.crc32(head if key is None else head + key.encode()))
 
 
 def _opened(path: str) -> sqlite3.Connection:
