@@ -32,7 +32,7 @@ from whim.serve.fold import Change, Fold, Row
 from whim.serve.ids import Ids
 from whim.serve.pages import Snapshots
 from whim.serve.space import Asked, ConflictError, NotFoundError, Space
-from whim.serve.store import Store
+from whim.serve.store import Packed, Store, packed
 
 __all__ = ["BusyError", "Engine", "Info", "advance", "open_spaces"]
 
@@ -395,10 +395,11 @@ class Engine:
         number = self.space(name).number
         return number, self._configs[number]
 
-    def rebuilt(self, name: str) -> tuple[int, Fold, list[Change]]:
+    def rebuilt(self, name: str) -> tuple[int, Fold, list[Packed]]:
         """Build it here, from any thread; what ``swap`` takes."""
         number, told = self.begin_rebuild(name)
-        return number, *rebuild(self.store, number, told)
+        held, changes = rebuild(self.store, number, told)
+        return number, held, packed(number, told.version, changes)
 
     def rebuild_failed(self, name: str, version: int, message: str) -> None:
         """Say why a version cannot be built; the one in force serves on until another is asked."""
@@ -416,7 +417,7 @@ class Engine:
         return advance(self.store, held, number)
 
     def swap(
-        self, name: str, number: int, held: Fold, changes: list[Change], token: Any = None
+        self, name: str, number: int, held: Fold, changes: list[Packed], token: Any = None
     ) -> None:
         """Let a rebuilt fold serve, after the last few rows; on the thread that serves."""
         self._check()
@@ -425,15 +426,14 @@ class Engine:
         if space.number != number or told.version != held.version:
             raise BusyError(f"{name} must not have been changed again while it was rebuilt.")
         self.store.flush()
-        changes = changes + advance(self.store, held, number)
+        changes = changes + packed(number, held.version, advance(self.store, held, number))
         row = self._config_row(number, fold.BUILT, told)
         held.seq = row.seq
         space.fold = held
         space.reschedule()
         self._in_force[number] = told
         self._failed.pop(number, None)
-        found = [(number, held.version, c) for c in changes]
-        self.store.append([row], found, [] if token is None else [token], quiet=True)
+        self.store.append([row], [], [] if token is None else [token], changes)
 
     def close(self) -> None:
         """Finish what was accepted, then close."""

@@ -29,7 +29,7 @@ from whim.serve.problems import ProblemError
 from whim.serve.settings import Settings, is_loopback
 from whim.serve.space import Asked, NotFoundError
 from whim.serve.starter import DEMO, demo_config, warm
-from whim.serve.store import StoreError
+from whim.serve.store import StoreError, packed
 from whim.serve.tell import told
 from whim.serve.webhooks import Webhooks
 
@@ -360,8 +360,9 @@ class Host:
             held = await asyncio.to_thread(Fold.from_bytes, *joined(parts))
             changes = unpack(found)
             await asyncio.to_thread(warm, held.config)
-            more = await asyncio.to_thread(self.engine.catch_up, held, number)
-            await self.waited(lambda t: self.engine.swap(name, number, held, changes + more, t))
+            changes += await asyncio.to_thread(self.engine.catch_up, held, number)
+            old = await asyncio.to_thread(packed, number, held.version, changes)
+            await self.waited(lambda t: self.engine.swap(name, number, held, old, t))
             self.log.info("rebuilt", space=name, version=wish.version, skipped=held.skipped)
         except (BusyError, NotFoundError):  # changed again or retired: what comes after sees to it
             self.log.info("superseded", space=name, version=wish.version)

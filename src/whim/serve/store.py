@@ -32,7 +32,7 @@ from whim.serve.fold import DECISION, Change, Raw, Row
 from whim.serve.scribe import CLOSE, FORMAT, HEAD, LENGTH
 from whim.types import ChangeEvent
 
-__all__ = ["LogReader", "Store", "StoreError"]
+__all__ = ["LogReader", "Packed", "Store", "StoreError", "packed"]
 
 _MOST = 1000  # rows a commit: more gain nothing and make the first of them wait
 _HEAVY = 1 << 22  # bytes a commit, for the same reason
@@ -41,6 +41,7 @@ _PATIENCE = 60  # seconds for the writer to start: another one may have to end f
 _STUCK = 600  # seconds after which a writer that says nothing has failed
 Told = Callable[[list[Any], Exception | None], None]
 News = Callable[[list[tuple[int, int, Change]]], None]
+Packed = tuple[int, int, int, int, bytes]
 _packed = msgspec.msgpack.Encoder().encode
 _head = HEAD.pack
 _crc = zlib.crc32
@@ -269,7 +270,7 @@ class Store(LogReader):
         # How to do something soon. With it rows are handed over together, once a turn of an event
         # loop, and not one by one.
         self.later: Callable[[Callable[[], None]], Any] | None = None
-        self._gathered: list[Any] = []  # rows, changes, tokens, whether they are no news
+        self._gathered: list[Any] = []  # rows, changes, tokens, and changes that are no news
         self._underway: list[Any] = []  # what the scribe is committing
         self._waiting = False
 
@@ -294,14 +295,13 @@ class Store(LogReader):
         rows: list[Row],
         changes: list[tuple[int, int, Change]],
         tokens: list[Any],
-        *,
-        quiet: bool = False,
+        old: list[Packed] | None = None,
     ) -> None:
         """Queue rows and the changes that they revealed; ``tokens`` are told once they are safe.
 
-        A change comes with its space and version; those of ``quiet`` are no news.
+        A change comes with its space and version. Those of ``old`` are no news.
         """
-        self._gathered.append((rows, changes, tokens, quiet))
+        self._gathered.append((rows, changes, tokens, old or []))
         if self.later is None:
             self.ready()
             self.hand_over()
@@ -319,11 +319,12 @@ class Store(LogReader):
             rows: list[Row] = []
             found = []
             n = size = 0
-            for some, changes, _, _ in self._gathered:
+            for some, changes, _, old in self._gathered:
                 rows += some
                 size += sum([len(row[5]) for row in some])
-                for space, version, c in changes:
-                    found.append((c.seq, c.at, space, version, _change_bytes(c.event)))
+                found += old
+                for space, version, change in changes:
+                    found += packed(space, version, [change])
                 n += 1
                 if size >= _HEAVY or len(rows) >= _MOST:
                     break
@@ -371,7 +372,7 @@ class Store(LogReader):
         if tokens and self._told is not None:
             with contextlib.suppress(Exception):  # nobody is listening any more
                 self._told(tokens, self.failed)
-        news = [c for _, changes, _, quiet in batch if not quiet for c in changes]
+        news = [c for _, changes, _, _ in batch for c in changes]
         if news and self._news is not None and self.failed is None:
             with contextlib.suppress(Exception):
                 self._news(news)
@@ -446,6 +447,11 @@ def _exactly(link: socket.socket, length: int) -> bytes:
             raise ConnectionResetError("its writer has ended")
         found += more
     return found
+
+
+def packed(space: int, version: int, changes: list[Change]) -> list[Packed]:
+    """Changes of a space as they are written; of many it takes its time."""
+    return [(c.seq, c.at, space, version, _change_bytes(c.event)) for c in changes]
 
 
 def _change_bytes(event: ChangeEvent) -> bytes:
