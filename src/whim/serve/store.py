@@ -236,8 +236,9 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
 class Store(LogReader):
     """The log, and the changes found while folding it.
 
-    All of it is for one thread. ``told`` and ``news`` are called by ``ready``, which an event loop
-    calls when ``fileno`` can be read; without one, by ``append`` and ``flush``.
+    To write is for one thread, to read for any. ``told`` and ``news`` are called by ``ready``,
+    which an event loop calls when ``fileno`` can be read; without one, by ``append`` and
+    ``flush``.
 
     Parameters
     ----------
