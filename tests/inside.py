@@ -90,12 +90,23 @@ def _slot(policy: Any, arm: object) -> int:
 
 def cum(policy: Any, arm: object) -> Model:
     """M_cum of an arm, of a policy with disjoint or hybrid payoffs."""
-    return _model(policy._cum, _slot(policy, arm), *_sizes(policy))
+    return _whole(policy, policy._cum, arm)
 
 
 def pre(policy: Any, arm: object) -> Model:
     """M_pre of an arm."""
-    return _model(policy._pre, _slot(policy, arm), *_sizes(policy))
+    return _whole(policy, policy._pre, arm)
+
+
+def _whole(policy: Any, table: F64, arm: object) -> Model:
+    """With what C has of y, which is not kept: (I - λA⁻¹) kron(yᵀ, I)."""
+    slot = _slot(policy, arm)
+    model = _model(table, slot, *_sizes(policy))
+    if not policy.n_item_features:
+        return model
+    eye = np.eye(policy.n_features)
+    C = model.C + np.kron(policy._features[slot], eye - policy.params["ridge"] * model.A_inv)
+    return model._replace(C=C, B=model.A @ C)
 
 
 def ridge_model(policy: Any, arm: object = None) -> Model:

@@ -142,3 +142,82 @@ def test_a_retired_or_reset_arm_stays_in_the_shared_models() -> None:
         for a, s in live.items()
     )
     np.testing.assert_allclose(shared_matrix(policy, 1), inside, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize(("alpha", "ridge"), [(0.0, 1.0), (0.7, 1e-3), (1.0, 1.0), (50.0, 30.0)])
+@pytest.mark.parametrize(("arms", "d", "m"), [(1, 1, 1), (3, 2, 3), (6, 6, 6), (21, 5, 1)])
+def test_leaving_candidates_out_changes_no_bit_of_a_decision(
+    scale: float, alpha: float, ridge: float, arms: int, d: int, m: int
+) -> None:
+    rng = np.random.default_rng([arms, d])
+    policy = whim.LinUCBHybrid(n_features=d, n_item_features=m, alpha=alpha, ridge=ridge)
+    Y = rng.normal(size=(arms, m))
+    Y[-1] = 0.0  # no cross features at all
+    policy.add_arms(range(arms), features=Y)
+    theta = rng.normal(size=(arms, d))
+    for _ in range(300):
+        x = scale * rng.normal(size=d)
+        chosen = sorted(rng.permutation(arms)[: rng.integers(1, arms + 1)].tolist())
+        decision, ranked = policy.select(x, chosen), policy.rank(x, chosen)
+        assert decision == ranked[0]
+        policy.update(decision.arm, x, float(theta[decision.arm] @ x / scale + rng.normal()))
+
+
+def test_one_of_twins_wins_as_in_a_ranking() -> None:
+    policy = whim.LinUCBHybrid(n_features=2, n_item_features=1)
+    policy.add_arms(list("abcd"), features=[[1.0], [0.5], [1.0], [0.5]])
+    assert policy.select([1.0, 0.0]).arm == "a"
+    assert policy.select([1.0, 0.0], ["d", "b"]).arm == "d"
+    assert policy.select([0.0, 0.0]) == policy.rank([0.0, 0.0])[0]
+
+
+@pytest.mark.parametrize("make", [whim.LinUCBHybrid, whim.PSLinUCBHybrid])
+@pytest.mark.parametrize("ridge", [0.3, 1.0, 49.0])
+def test_rows_of_the_caller_and_new_features_equal_the_literal_form(
+    make: type[whim.LinUCBHybrid] | type[whim.PSLinUCBHybrid], ridge: float
+) -> None:
+    """Cross features are kron(y, x) until features are set, rows are given, and saved between."""
+    d, m, arms = 3, 2, 4
+    rng = np.random.default_rng(5)
+    Y = rng.normal(size=(arms, m))
+    fast = make(n_features=d, n_item_features=m, alpha=0.8, ridge=ridge)
+    slow = LinUCBHybridOracle(d=d, k=d * m, alpha=0.8, ridge=ridge)
+    fast.add_arms(range(arms), features=Y)
+    for a in range(arms):
+        slow.add(a)
+    for t in range(400):
+        x = rng.normal(size=d)
+        if t % 40 == 39:
+            changed = rng.permutation(arms)[:2].tolist()
+            Y[changed] = rng.normal(size=(2, m))
+            fast.set_features(changed, Y[changed])
+        if t in (60, 61, 220):
+            fast = make.from_bytes(fast.to_bytes())  # type: ignore[assignment]
+        Z = crossed(x, Y)
+        given = t % 7 == 3
+        if given:
+            Z += rng.normal(size=Z.shape)
+        rows = Z if given else None
+        expected = slow.scores(x, Z, range(arms))
+        np.testing.assert_allclose(fast.scores(x, cross=rows), expected, atol=1e-9)
+        decision = fast.select(x, cross=rows)
+        assert decision.score == pytest.approx(expected.max(), abs=1e-9)
+        np.testing.assert_allclose(fast.coefficients(t % arms), slow.theta(t % arms), atol=1e-9)
+        arm, r = decision.arm, float(rng.normal())
+        slow.update(arm, x, Z[arm], r)
+        if t % 3:
+            assert fast.update(arm, x, r, cross=Z[arm] if given else None) is None
+        else:
+            fast.update_many([arm], x[None], [r], cross=Z[[arm]] if given else None)
+        if not given:
+            np.testing.assert_allclose(
+                fast.scores_many(x[None])[0], slow.scores(x, Z, range(arms)), atol=1e-9
+            )
+
+
+def test_a_state_file_with_a_wrong_mark_is_refused() -> None:
+    policy = whim.LinUCBHybrid(n_features=2, n_item_features=1)
+    policy._mixed[0] = 2
+    with pytest.raises(whim.errors.StateFileError, match="mixed"):
+        whim.LinUCBHybrid.from_bytes(policy.to_bytes())

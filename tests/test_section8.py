@@ -150,10 +150,12 @@ def test_oracle_02_cum_is_pre_and_cur_hybrid(window: int, first_window: str, g_p
     check_chunks(policy)
 
 
-def check_oracle_03(policy: Any, fresh: Any, arm: int, rows: tuple[F64, F64, F64]) -> None:
-    X, Z, r = rows
-    fresh.add_arms([arm])
-    fresh.update_many([arm] * len(r), X, r, cross=Z if Z.shape[1] else None)
+def check_oracle_03(
+    policy: Any, fresh: Any, arm: int, rows: tuple[F64, F64, F64], features: F64 | None = None
+) -> None:
+    X, _, r = rows
+    fresh.add_arms([arm], features)
+    fresh.update_many([arm] * len(r), X, r)
     for left, right, new in zip(
         inside.pre(policy, arm), inside.cum(policy, arm), inside.cum(fresh, arm), strict=True
     ):
@@ -185,13 +187,13 @@ def test_oracle_03_a_detection_leaves_the_window_hybrid(
     window: int, first_window: str, g_pre: str
 ) -> None:
     """Oracle 3 for the hybrid."""
-    policy, ledger, _, run = hybrid_run(window, first_window, g_pre)
+    policy, ledger, Y, run = hybrid_run(window, first_window, g_pre)
     changes = 0
     for _, arm, event in run:
         if ledger.restarted is not None:
             changes += event is not None
-            fresh = whim.LinUCBHybrid(n_features=ledger.d, n_cross_features=ledger.k)
-            check_oracle_03(policy, fresh, arm, ledger.arrays(ledger.before[arm]))
+            fresh = whim.LinUCBHybrid(n_features=ledger.d, n_item_features=Y.shape[1])
+            check_oracle_03(policy, fresh, arm, ledger.arrays(ledger.before[arm]), Y[[arm]])
     assert changes >= 8
 
 
@@ -616,9 +618,19 @@ def test_oracle_13_the_order_of_cross_features() -> None:
         arm = int(rng.integers(arms))
         r = float(x @ W @ Y[arm]) + 2.0 * (t > 200)
         Z = crossed(x, Y)
-        assert hybrid.select(x) == hybrid_given.select(x, cross=Z)
+        one, other = hybrid.select(x), hybrid_given.select(x, cross=Z)
+        assert one.arm == other.arm
+        assert one[1:] == pytest.approx(other[1:], rel=1e-12, abs=1e-12)  # by another formula
         assert made.select(x) == given_rows.select(x, cross=Z)
-        assert hybrid.update(arm, x, r) == hybrid_given.update(arm, x, r, cross=Z[arm])
+        event, same = hybrid.update(arm, x, r), hybrid_given.update(arm, x, r, cross=Z[arm])
+        assert (event is None) == (same is None)
+        if event is not None and same is not None:
+            assert (event.arm, event.step, event.plays) == (same.arm, same.step, same.plays)
+            for before, after in (
+                (event.theta_before, same.theta_before),
+                (event.theta_after, same.theta_after),
+            ):
+                assert before == pytest.approx(after, rel=1e-10, abs=1e-10)
         if t <= 200:
             made.update(arm, x, r)
             given_rows.update(arm, x, r, cross=Z[arm])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whim.kernels import factors, packed, vectors
+from whim.kernels import factors, vectors
 from whim.kernels.jit import jit
 
 
@@ -31,13 +31,13 @@ def _learn(F, row, x, w):
 
 
 @jit
-def _squares(line, n, weight, weights, at, matrix, count):
-    vectors.add_squares(line, n, weight, weights, at, matrix, count)
+def _wide_quad(F, at, x, k):
+    return vectors.quad(F, at, x, k)
 
 
 @jit
-def _best(x, n, side, alpha):
-    return packed.best(x, n, side, alpha)
+def _rank_one(F, at, x, k, weight, w):
+    return vectors.rank_one(F, at, x, k, weight, w)
 
 
 RNG = np.random.default_rng(0)
@@ -91,41 +91,60 @@ def test_rows_are_added_in_their_order_to_the_last_bit(n, count, add):
     np.testing.assert_array_equal(line, expected)
 
 
-@pytest.mark.parametrize("n", [1, 4, 7, 20, 30])
-@pytest.mark.parametrize("count", [0, 1, 9])
-def test_squares_are_of_a_row_and_the_weighted_rows_before_it(n, count):
-    matrix, weights, line = RNG.normal(size=(10, n)), RNG.normal(size=20), RNG.normal(size=n)
-    f = matrix[count].copy()
-    for i in range(count):
-        f += weights[3 + i] * matrix[i]
-    expected = line + (0.7 * f) * f
-    _squares(line, n, 0.7, weights, 3, matrix, count)
-    np.testing.assert_array_equal(line, expected)
+def _literal_columns(row, x):
+    """Uᵀx, number by number: x_j, four running sums of whole fours before j, then the rest."""
+    k = len(x)
+    found = np.empty(k)
+    at = k
+    for j in range(k):
+        column = row[at : at + j]
+        running = np.zeros(4)
+        whole = j // 4 * 4
+        for i in range(whole):
+            running[i % 4] += column[i] * x[i]
+        f = x[j] + ((running[0] + running[2]) + (running[1] + running[3]))
+        for i in range(whole, j):
+            f += column[i] * x[i]
+        found[j] = f
+        at += j
+    return found
 
 
-@pytest.mark.parametrize("d", [1, 2, 5, 6, 13, 31])
-@pytest.mark.parametrize("candidates", [1, 3, 8, 10, 20, 33])
-def test_models_side_by_side_score_as_one_by_one(d, candidates):
-    size = factors.packed_size(d) + d
-    rows = RNG.normal(size=(candidates, size))
-    rows[:, :d] = np.abs(rows[:, :d])
-    x = RNG.normal(size=d)
-    side = np.zeros((size + packed.WORK, packed.columns(candidates)))
-    side[:size, :candidates] = rows.T
-    scores = []
-    for row in rows:
-        mean = quad = 0.0
-        column = d
-        for j in range(d):
-            mean += x[j] * row[factors.packed_size(d) + j]
-            f = x[j]
-            for i in range(j):
-                f += row[column + i] * x[i]
-            quad += row[j] * f * f
-            column += j
-        scores.append(mean + 0.5 * np.sqrt(quad))
-    assert _best(x, candidates, side, 0.5) == int(np.argmax(scores))
-    np.testing.assert_array_equal(side[-2, :candidates], scores)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("k", [*range(1, 10), 24, 31, 36, 70])
+def test_a_wide_quadratic_form_has_the_order_it_promises(k, dtype):
+    F = RNG.normal(size=(3, factors.packed_size(k) + k)).astype(dtype)
+    x = RNG.normal(size=k)
+    row = F[1].astype(np.float64)
+    expected = 0.0
+    for j, f in enumerate(_literal_columns(row, x)):
+        expected += row[j] * f * f
+    assert _wide_quad(F, F.shape[1], x, k) == expected
+
+
+@pytest.mark.parametrize("k", [*range(1, 10), 24, 31, 36, 70])
+def test_a_wide_rank_one_step_is_bierman_s_to_the_last_bit(k):
+    F = RNG.normal(size=(3, factors.packed_size(k) + k))
+    F[:, :k] = np.abs(F[:, :k]) + 0.1
+    x, weight = RNG.normal(size=k), 0.7
+    row, w = F[1].copy(), np.zeros(k)
+    a, inverse, at = 1.0 / weight, weight, k
+    for j, f in enumerate(_literal_columns(row, x)):
+        v, ratio = row[j] * f, -f * inverse
+        after = a + f * v
+        inverse = 1.0 / after
+        row[j] *= a * inverse
+        a = after
+        column = row[at : at + j].copy()
+        row[at : at + j] = column + w[:j] * ratio
+        w[:j] += column * v
+        w[j] = v
+        at += j
+    solved, others = np.zeros(k), F[[0, 2]].copy()
+    assert _rank_one(F, F.shape[1], x, k, weight, solved) == a * weight
+    np.testing.assert_array_equal(solved, w)
+    np.testing.assert_array_equal(F[1], row)
+    np.testing.assert_array_equal(F[[0, 2]], others)
 
 
 def test_arrays_that_are_not_contiguous_are_refused_when_compiling():

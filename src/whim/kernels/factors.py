@@ -29,6 +29,7 @@ __all__ = [
     "downdate",
     "finite",
     "learn",
+    "lies_well",
     "packed_size",
     "predict",
     "prior",
@@ -76,11 +77,15 @@ def finite(x: F64) -> bool:
 
 
 @inline
-def _column(F: F64, row: Any, x: F64, j: Any, k: Any, wide: bool) -> float:
-    """``(Uᵀ x)_j``, with column j starting at ``k``; ``wide`` is known when this is compiled."""
+def lies_well(x: F64) -> bool:
+    """Whether x has its numbers side by side, each at an address that is a multiple of eight."""
+    return x.strides[0] == 8 and x.ctypes.data % 8 == 0
+
+
+@inline
+def _column(F: F64, row: Any, x: F64, j: Any, k: Any) -> float:
+    """``(Uᵀ x)_j``, with column j starting at ``k``."""
     f: float = x[j]
-    if wide:
-        return f + vectors.dot(F, np.int64(row) * F.shape[1] + np.int64(k), x, np.int64(j))
     # unsigned numbers spare the compiler Python's indexing from the end
     line, start = np.uint64(row), np.uint64(k)
     for i in range(np.uint64(j)):
@@ -89,31 +94,33 @@ def _column(F: F64, row: Any, x: F64, j: Any, k: Any, wide: bool) -> float:
 
 
 @inline
-def _quad(F: F64, row: int, x: F64, wide: bool) -> float:
-    k = x.shape[0]
+def quad(F: F64, row: int, x: F64) -> float:
+    """``xᵀ A⁻¹ x``."""
+    d = x.shape[0]
+    if d >= SHORT:
+        return vectors.quad(F, row * F.shape[1], x, d)
+    k = d
     total = 0.0
-    for j in range(x.shape[0]):
-        f = _column(F, row, x, j, k, wide)
+    for j in range(d):
+        f = _column(F, row, x, j, k)
         total += F[row, j] * f * f
         k += j
     return total
 
 
 @inline
-def quad(F: F64, row: int, x: F64) -> float:
-    """``xᵀ A⁻¹ x``."""
+def rank_one(F: F64, row: int, x: F64, weight: float, w: F64) -> float:
+    """Make ``A += weight · x xᵀ`` in one pass (Bierman's update).
+
+    Leaves ``A⁻¹ x`` of the matrix before in ``w`` and returns ``1 + weight · xᵀ A⁻¹ x``.
+    """
     if x.shape[0] >= SHORT:
-        return _quad(F, row, x, True)
-    return _quad(F, row, x, False)
-
-
-@inline
-def _rank_one(F: F64, row: int, x: F64, weight: float, w: F64, wide: bool) -> float:
+        return vectors.rank_one(F, row * F.shape[1], x, x.shape[0], weight, w)
     line, k = np.uint64(row), np.uint64(x.shape[0])
     a = 1.0 / weight
     inverse = weight
     for j in range(np.uint64(x.shape[0])):
-        f = _column(F, line, x, j, k, wide)
+        f = _column(F, line, x, j, k)
         v = F[line, j] * f
         ratio = -f * inverse
         after = a + f * v
@@ -127,17 +134,6 @@ def _rank_one(F: F64, row: int, x: F64, weight: float, w: F64, wide: bool) -> fl
         w[j] = v
         k += j
     return a * weight
-
-
-@inline
-def rank_one(F: F64, row: int, x: F64, weight: float, w: F64) -> float:
-    """Make ``A += weight · x xᵀ`` in one pass (Bierman's update).
-
-    Leaves ``A⁻¹ x`` of the matrix before in ``w`` and returns ``1 + weight · xᵀ A⁻¹ x``.
-    """
-    if x.shape[0] >= SHORT:
-        return _rank_one(F, row, x, weight, w, True)
-    return _rank_one(F, row, x, weight, w, False)
 
 
 @inline
@@ -171,7 +167,7 @@ def times(F: F64, row: int, x: F64, w: F64) -> float:
     k = x.shape[0]
     total = 0.0
     for j in range(x.shape[0]):
-        f = _column(F, row, x, j, k, False)
+        f = _column(F, row, x, j, k)
         v = F[row, j] * f
         total += v * f
         for i in range(j):

@@ -1,94 +1,149 @@
 """Hybrid payoffs: each arm its own coefficients of x, and β of the cross features z for all.
 
 LinUCB-Hybrid (Li et al. 2010, Algorithm 2) and PSLinUCB-Hybrid (Algorithm 2 of the paper) in
-rank-one form. A row of ``cum`` holds the factors of A, then t = A⁻¹b, then C = A⁻¹B row by row;
-a row of ``pre`` the same for M_pre, then the window's sums of x, z and r. ``shared`` holds the
-factors of A0 and β: row 0 is G_cum, row 1 G_pre. With u = z - Cᵀx and g = 1/(1 + xᵀA⁻¹x), one
-observation is A0 += g u uᵀ, and xᵀθ + zᵀβ = xᵀt + uᵀβ. A0 and b0 themselves are never formed, not
-even when a change is detected.
+rank-one form. With C = A⁻¹B, u = z - Cᵀx and g = 1/(1 + xᵀA⁻¹x), one observation is
+A0 += g u uᵀ, and xᵀθ + zᵀβ = xᵀt + uᵀβ. A0 and b0 themselves are never formed, not even when a
+change is detected. Nor is C: while an arm's z are kron(y, x), B is kron(yᵀ, A - λI), so that
+u = λ kron(y, A⁻¹x). Where they are not, R is kept, what C has beyond that (docs/math.md).
+
+A row of ``cum`` holds the factors of A, then t = A⁻¹b, then R row by row; a row of ``pre`` the
+same for M_pre, then the window's sums of x, z and r. ``shared`` holds the factors of A0 and β:
+row 0 is G_cum, row 1 G_pre.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from whim.kernels import disjoint, factors, uniform, vectors, windows
+from whim.kernels import factors, lanes, uniform, vectors, windows
 from whim.kernels.disjoint import CHANGED, GROW, NOT_FINITE, POPS, QUIET, SEEDED
 from whim.kernels.jit import inline, jit, lean
 from whim.types import F64, I64
 
 __all__ = [
-    "CUM", "PRE", "choose", "forms", "freeze", "join", "learn_many", "learn_one", "leave",
-    "observe", "observe_many", "own", "pack", "residual", "restart", "score", "spread", "theta",
-    "trade",
+    "CUM", "GIVEN", "MIXED", "PLAIN", "PRE", "apart", "best", "choose", "columns", "feature",
+    "freeze", "join", "learn_many", "learn_one", "leave", "observe", "observe_many", "own",
+    "pack", "recorded", "restart", "room", "score", "theta", "trade", "turn",
 ]  # fmt: skip
 
 CUM, PRE = range(2)
+# what z is: kron(y, x), as always before (R = 0); kron(y, x), but not always; the caller's rows
+PLAIN, GIVEN, MIXED = uniform.CROSS, uniform.GIVEN, 3
+SLACK = 1.01  # of the bound that spares a candidate: many times what rounding could take from it
+
+FEW = 3  # candidates that are sooner done one by one than side by side
 
 
 @inline
-def spread(kind: int, x: F64, slots: I64, features: F64, cross: F64, U: F64) -> None:
-    """Column c of ``U`` becomes z of candidate c; candidates innermost, for vectors of them."""
-    k, n = U.shape
-    if kind == uniform.GIVEN:
-        for c in range(n):
-            for j in range(k):
-                U[j, c] = cross[c, j]
-        return
-    d = x.shape[0]
-    for h in range(features.shape[1]):
-        y = U[h * d + d - 1]  # the last row to be filled holds the features until then
-        for c in range(n):
-            y[c] = features[slots[c], h]
-        for i in range(d):
-            row, x_i = U[h * d + i], x[i]
-            for c in range(n):
-                row[c] = x_i * y[c]
+def columns(n: int) -> int:
+    """Columns for n candidates side by side: whole vectors."""
+    return (n + 3) & ~3
+
+
+def room(n: int, d: int, m: int, k: int) -> int:
+    """Numbers of scratch for n candidates."""
+    return (factors.packed_size(d) + 2 * d + m + k + 3) * ((n + 3) & ~3) + k
 
 
 @inline
-def forms(U: F64, shared: F64, square: F64, mean: F64) -> None:
-    """Add uᵀA0⁻¹u to ``square`` and uᵀβ to ``mean``, for each column u of ``U``."""
-    k, n = U.shape
-    vectors.add_rows(mean, n, shared[CUM], k * (k + 1) // 2, U, 0, n, k)
-    column = k
+def feature(kind: int, x: F64, features: F64, row: int, cross: F64, c: int, z: F64) -> None:
+    """``z`` of an arm: row c of ``cross`` if rows are given."""
+    uniform.feature(GIVEN if kind == GIVEN else PLAIN, x, features, row, cross, c, z)
+
+
+@inline
+def _rest(kind: int, M: F64, row: int, x: F64, z: F64, features: F64, rest: F64) -> None:
+    """``rest = z - kron(y, x) - Rᵀx``: what u has beyond λ kron(y, A⁻¹x). z counts if given."""
+    d, k = x.shape[0], rest.shape[0]
     for j in range(k):
-        vectors.add_squares(square, n, shared[CUM, j], shared[CUM], column, U, j)
-        column += j
+        rest[j] = z[j] if kind == GIVEN else 0.0
+    for h in range(features.shape[1] if kind == GIVEN else 0):
+        for i in range(d):
+            rest[h * d + i] -= features[row, h] * x[i]
+    vectors.subtract_rows(rest, k, x, 0, M[row], d * (d + 1) // 2 + d, k, d)
+
+
+@inline
+def _cast(features: F64, row: int, ridge: float, w: F64, d: int, u: F64) -> None:
+    """``u += λ kron(y, w)``."""
+    line, length = np.uint64(row), np.uint64(d)
+    j = np.uint64(0)
+    for h in range(np.uint64(features.shape[1])):
+        y = ridge * features[line, h]
+        for i in range(length):
+            u[j + i] += y * w[i]
+        j += length
+
+
+@jit
+def apart(
+    kind: int, M: F64, row: int, x: F64, z: F64, features: F64, ridge: float, w: F64, u: F64
+) -> float:
+    """Leave u, and A⁻¹x in ``w``; returns xᵀA⁻¹x."""
+    if kind == PLAIN:
+        u[:] = 0.0
+    else:
+        _rest(kind, M, row, x, z, features, u)
+    square = factors.times(M, row, x, w)
+    _cast(features, row, ridge, w, x.shape[0], u)
+    return square
+
+
+@inline
+def _side_by_side(
+    x: F64, slots: I64, features: F64, cum: F64, shared: F64, ridge: float, k: int, scratch: F64
+) -> tuple[F64, F64, F64, F64, F64, F64]:
+    """Candidates in columns: y, λA⁻¹x, room for u, xᵀt + uᵀβ, xᵀA⁻¹x and |u|², if R = 0."""
+    n, d, m = slots.shape[0], x.shape[0], features.shape[1]
+    size, wide, last = d * (d + 1) // 2 + d, columns(n), n - 1
+    P = scratch[: size * wide].reshape((size, wide))
+    rest = scratch[size * wide :]
+    Y = rest[: m * wide].reshape((m, wide))
+    rest = rest[m * wide :]
+    flat = rest[: d * wide]
+    rest = rest[d * wide :]
+    W, U, rest = flat.reshape((d, wide)), rest[: k * wide], rest[k * wide :]
+    mean, square, length = rest[:wide], rest[wide : 2 * wide], rest[2 * wide : 3 * wide]
+    for c in range(0, wide, 4):  # past the end, the last candidate once more
+        a, b = slots[c], slots[min(c + 1, last)]
+        e, f = slots[min(c + 2, last)], slots[min(c + 3, last)]
+        lanes.beside(P, wide, c, cum, a, b, e, f, size)
+        lanes.beside(Y, wide, c, features, a, b, e, f, m)
+    lanes.solve(W, mean, square, wide, P, x)
+    for i in range(d * wide):
+        flat[i] *= ridge
+    lanes.crossed(mean, length, wide, Y, W, shared[CUM], k * (k + 1) // 2)
+    return Y, W, U, mean, square, length
 
 
 @jit
 def score(
     kind: int, x: F64, slots: I64, features: F64, cross: F64, cum: F64, shared: F64, k: int,
-    alpha: float, out: F64, scratch: F64,
+    alpha: float, ridge: float, out: F64, scratch: F64,
 ) -> int:  # fmt: skip
     """Upper confidence bounds into ``out`` (score, mean, width); the best one's place or -1.
 
-    uᵀA0⁻¹u is taken for all candidates at once, candidates innermost: each one's sum keeps its
-    order and the processor does several of them in one instruction. ``scratch`` needs
-    (k + 2) n + k numbers.
+    All candidates at once, side by side: each one's sum keeps its order and the processor does
+    several of them in one instruction. ``scratch`` needs ``room`` numbers.
     """
     if not factors.finite(x):
         return -1
-    n = slots.shape[0]
-    U = scratch[: k * n].reshape((k, n))
-    rest = scratch[k * n :]
-    z, mean, square = rest[:k], rest[k : k + n], rest[k + n : k + 2 * n]
-    spread(kind, x, slots, features, cross, U)
-    for c in range(n):
-        for j in range(k):
-            z[j] = 0.0
-        residual(cum, slots[c], x, z)
-        for j in range(k):
-            U[j, c] += z[j]
-    for c in range(0, n, 4):  # past the end, the last candidate once more
-        c_1, c_2, c_3 = min(c + 1, n - 1), min(c + 2, n - 1), min(c + 3, n - 1)
-        (
-            mean[c], mean[c_1], mean[c_2], mean[c_3],
-            square[c], square[c_1], square[c_2], square[c_3],
-        ) = disjoint.four(x, cum, slots[c], slots[c_1], slots[c_2], slots[c_3])  # fmt: skip
-
-    forms(U, shared, square, mean)
+    n, beta = slots.shape[0], k * (k + 1) // 2
+    wide = columns(n)
+    Y, W, U, mean, square, _ = _side_by_side(x, slots, features, cum, shared, ridge, k, scratch)
+    if features.shape[1] == 0:
+        U[:] = 0.0
+    lanes.kron(U, wide, Y, W, wide)
+    if kind != PLAIN:
+        more = scratch[scratch.shape[0] - k :]
+        by_column = U.reshape((k, wide))
+        for c in range(n):
+            z = cross[c] if kind == GIVEN else more
+            _rest(kind, cum, slots[c], x, z, features, more)
+            mean[c] += vectors.dot(shared[CUM], beta, more, k)
+            for j in range(k):
+                by_column[j, c] += more[j]
+    lanes.forms(square, wide, shared[CUM], U, k)
 
     best = 0
     for c in range(n):
@@ -100,42 +155,121 @@ def score(
     return best
 
 
+@inline
+def best(
+    x: F64, slots: I64, features: F64, cum: F64, shared: F64, alpha: float, ridge: float,
+    scratch: F64,
+) -> tuple[int, float, float, float]:  # fmt: skip
+    """Place, score, mean and width of the best candidate if z is PLAIN; place -1 as in ``score``.
+
+    As ``score`` to the last bit, with less work. uᵀA0⁻¹u is most of it, at least 0 and at most
+    |u|²/λ, and u shrinks as an arm is played: a candidate whose score cannot reach what another
+    is sure of is left out, and most are.
+    """
+    if not factors.finite(x):
+        return -1, 0.0, 0.0, 0.0
+    n, d, m = slots.shape[0], np.uint64(x.shape[0]), np.uint64(features.shape[1])
+    k = x.shape[0] * features.shape[1]
+    Y, W, U, mean, square, most = _side_by_side(x, slots, features, cum, shared, ridge, k, scratch)
+    least, share = U[:n], SLACK / ridge  # u comes later
+    sure = -np.inf
+    for c in range(n):
+        least[c] = mean[c] + alpha * np.sqrt(square[c])
+        most[c] = mean[c] + alpha * np.sqrt(square[c] + share * most[c])
+    for c in range(n):
+        sure = max(sure, least[c])
+    left = 0
+    for c in range(n):
+        if not most[c] < sure:
+            most[left] = c
+            left += 1
+    few = left <= FEW
+    u = U[:k]
+    for i in range(np.uint64(left)):
+        place = np.uint64(most[i])
+        if few:
+            for h in range(m):
+                for j in range(d):
+                    u[h * d + j] = Y[h, place] * W[j, place]
+            square[i] = square[place] + vectors.quad(shared[CUM], 0, u, k)
+        else:  # side by side, those who may win in front
+            for h in range(m):
+                Y[h, i] = Y[h, place]
+            for j in range(d):
+                W[j, i] = W[j, place]
+            square[i] = square[place]
+        mean[i] = mean[place]
+    if not few:
+        lanes.kron(U, columns(left), Y, W, columns(n))
+        lanes.forms(square, columns(left), shared[CUM], U, k)
+
+    found, score_found, mean_found, width_found = 0, -np.inf, 0.0, 0.0
+    for i in range(left):
+        width = alpha * np.sqrt(square[i])
+        if mean[i] + width > score_found:
+            found, score_found = int(most[i]), mean[i] + width
+            mean_found, width_found = mean[i], width
+    return found, score_found, mean_found, width_found
+
+
 @lean
 def choose(
-    kind: int, x: F64, slots: I64, features: F64, cross: F64, cum: F64, shared: F64, k: int,
-    alpha: float, out: F64, scratch: F64,
+    features: F64, cum: F64, shared: F64, alpha: float, ridge: float, scratch: F64, x: F64,
+    slots: I64,
 ) -> tuple[int, float, float, float]:  # fmt: skip
-    """Slot, score, mean and width of the best candidate; slot -1 if x is not finite."""
-    best = score(kind, x, slots, features, cross, cum, shared, k, alpha, out, scratch)
-    if best < 0:
+    """Slot, score, mean and width of the best candidate if z is PLAIN.
+
+    Slot -1 if x is not finite or not an array as kernels want it.
+    """
+    if not factors.lies_well(x):
         return -1, 0.0, 0.0, 0.0
-    return slots[best], out[best, 0], out[best, 1], out[best, 2]
-
-
-@inline
-def residual(M: F64, row: int, x: F64, z: F64) -> None:
-    """``z -= Cᵀ x``."""
-    d, k = x.shape[0], z.shape[0]
-    vectors.subtract_rows(z, k, x, 0, M[row], d * (d + 1) // 2 + d, k, d)
+    place, value, mean, width = best(x, slots, features, cum, shared, alpha, ridge, scratch)
+    return slots[place] if place >= 0 else -1, value, mean, width
 
 
 @jit
-def own(M: F64, row: int, x: F64, z: F64, r: float, w: F64, u: F64) -> tuple[float, float]:
+def own(
+    kind: int, M: F64, row: int, x: F64, z: F64, features: F64, ridge: float, r: float, w: F64,
+    u: F64,
+) -> tuple[float, float]:  # fmt: skip
     """Let the arm's own model learn; leaves u of the model before, returns g and the error e."""
-    d, k = x.shape[0], z.shape[0]
+    d, k = x.shape[0], u.shape[0]
     at = d * (d + 1) // 2
-    for j in range(k):
-        u[j] = z[j]
-    residual(M, row, x, u)
+    if kind == PLAIN:
+        for j in range(k):
+            u[j] = 0.0
+    else:
+        _rest(kind, M, row, x, z, features, u)
     error = r - factors.predict(M, row, x)
     g = 1.0 / factors.rank_one(M, row, x, 1.0, w)
     for i in range(d):
         step = g * w[i]
         M[row, at + i] += step * error
-        C_i = M[row, at + d + i * k : at + d + i * k + k]
-        for j in range(k):
-            C_i[j] += step * u[j]
+        if kind != PLAIN:
+            R_i = M[row, at + d + i * k : at + d + i * k + k]
+            for j in range(k):
+                R_i[j] += step * u[j]
+    _cast(features, row, ridge, w, d, u)
     return g, error
+
+
+@inline
+def recorded(kind: int) -> int:
+    """The kind of plays of before, whose z were kept: theirs may be another than kron(y, x)."""
+    return PLAIN if kind == PLAIN else GIVEN
+
+
+@jit
+def turn(M: F64, row: int, change: F64, ridge: float, d: int, k: int) -> None:
+    """An arm's features are new, y less ``change``: R takes what its plays so far had of it."""
+    A_inv = np.empty((d, d))
+    factors.dense(M, row, A_inv)
+    at = d * (d + 1) // 2 + d
+    for i in range(d):
+        for h in range(change.shape[0]):
+            M[row, at + i * k + h * d + i] += change[h]
+            for j in range(d):
+                M[row, at + i * k + h * d + j] -= change[h] * ridge * A_inv[i, j]
 
 
 @jit
@@ -165,15 +299,20 @@ def leave(shared: F64, which: int, g: float, error: float, u: F64, h: F64, v: F6
 
 @lean
 def learn_one(
-    kind: int, x: F64, row: int, features: F64, cross: F64, r: float, cum: F64, shared: F64,
-    k: int, work: F64,
+    kind: int, features: F64, cross: F64, cum: F64, shared: F64, k: int, ridge: float, work: F64,
+    x: F64, row: int, r: float,
 ) -> int:  # fmt: skip
-    """One play under LinUCB-Hybrid; ``cross`` holds the played arm's row, if any."""
-    if not factors.finite(x):
+    """One play under LinUCB-Hybrid; ``cross`` holds the played arm's row, if any.
+
+    Returns NOT_FINITE, too, if x is not an array as kernels want it.
+    """
+    fits = kind != PLAIN or x.shape[0] * features.shape[1] == k
+    if not (fits and factors.lies_well(x) and factors.finite(x)):
         return NOT_FINITE
     z, u, w = work[0, :k], work[1, :k], work[2]
-    uniform.feature(kind, x, features, row, cross, 0, z)
-    g, error = own(cum, row, x, z, r, w, u)
+    if kind == GIVEN:
+        feature(kind, x, features, row, cross, 0, z)
+    g, error = own(kind, cum, row, x, z, features, ridge, r, w, u)
     join(shared, CUM, g, error, u, w)
     return QUIET
 
@@ -181,23 +320,33 @@ def learn_one(
 @jit
 def learn_many(
     kind: int, X: F64, slots: I64, features: F64, cross: F64, rewards: F64, cum: F64, shared: F64,
-    k: int, work: F64,
+    k: int, ridge: float, work: F64,
 ) -> None:  # fmt: skip
     """Plays in order under LinUCB-Hybrid."""
     z, u, w = work[0, :k], work[1, :k], work[2]
     for i in range(slots.shape[0]):
-        uniform.feature(kind, X[i], features, slots[i], cross, i, z)
-        g, error = own(cum, slots[i], X[i], z, rewards[i], w, u)
+        if kind == GIVEN:
+            feature(kind, X[i], features, slots[i], cross, i, z)
+        g, error = own(kind, cum, slots[i], X[i], z, features, ridge, rewards[i], w, u)
         join(shared, CUM, g, error, u, w)
 
 
 @jit
-def theta(M: F64, row: int, shared: F64, which: int, d: int, k: int, out: F64) -> None:
-    """θ = t - Cβ."""
+def theta(
+    M: F64, row: int, features: F64, ridge: float, shared: F64, which: int, d: int, k: int,
+    w: F64, out: F64,
+) -> None:  # fmt: skip
+    """θ = t - Cβ = t - Rβ - q + λA⁻¹q, with q the sum of β's parts, each times its y."""
     at = d * (d + 1) // 2
     beta = k * (k + 1) // 2
+    q = out[:d]
     for i in range(d):
-        value = M[row, at + i]
+        q[i] = 0.0
+        for h in range(features.shape[1]):
+            q[i] += features[row, h] * shared[which, beta + h * d + i]
+    factors.times(M, row, q, w)
+    for i in range(d):
+        value = M[row, at + i] - q[i] + ridge * w[i]
         for j in range(k):
             value -= M[row, at + d + i * k + j] * shared[which, beta + j]
         out[i] = value
@@ -205,8 +354,8 @@ def theta(M: F64, row: int, shared: F64, which: int, d: int, k: int, out: F64) -
 
 @jit
 def trade(
-    row: int, d: int, k: int, z_at: int, r_at: int, exact: bool, ridge: float, cum: F64, pre: F64,
-    shared: F64, pool: F64, links: I64, table: I64, work: F64,
+    kind: int, row: int, d: int, k: int, z_at: int, r_at: int, exact: bool, features: F64,
+    ridge: float, cum: F64, pre: F64, shared: F64, pool: F64, links: I64, table: I64, work: F64,
 ) -> None:  # fmt: skip
     """The arm becomes a new one that has seen just its window; the old one stays in G, frozen.
 
@@ -219,11 +368,13 @@ def trade(
     u, w, v = work[1, :k], work[2], work[3]
     count = table[row, windows.COUNT]
     head, head_at = table[row, windows.HEAD], table[row, windows.HEAD_AT]
+    kept = recorded(kind)
     factors.set_prior(cum, row, d, ridge)
     chunk, place = head, head_at
     for _ in range(count):
         old = pool[chunk, place]
-        g, error = own(cum, row, old[:d], old[z_at : z_at + k], old[r_at], w, u)
+        z, r = old[z_at : z_at + k], old[r_at]
+        g, error = own(kept, cum, row, old[:d], z, features, ridge, r, w, u)
         join(shared, CUM, g, error, u, w)
         if exact:
             join(shared, PRE, g, error, u, w)
@@ -231,19 +382,23 @@ def trade(
     chunk, place = head, head_at
     for _ in range(count):
         old = pool[chunk, place]
-        g, error = own(pre, row, old[:d], old[z_at : z_at + k], old[r_at], w, u)
+        z, r = old[z_at : z_at + k], old[r_at]
+        g, error = own(kept, pre, row, old[:d], z, features, ridge, r, w, u)
         leave(shared, CUM, g, error, u, w, v)
         chunk, place = windows.advance(pool, links, chunk, place)
 
 
 @jit
 def restart(
-    row: int, d: int, k: int, exact: bool, ridge: float, cum: F64, pre: F64, shared: F64,
-    pool: F64, links: I64, table: I64, work: F64,
+    kind: int, row: int, d: int, k: int, exact: bool, features: F64, ridge: float, cum: F64,
+    pre: F64, shared: F64, pool: F64, links: I64, table: I64, work: F64,
 ) -> None:  # fmt: skip
     """After a change, ``trade``; M_pre is then M_cum, and G_pre becomes G_cum when literal."""
     size = cum.shape[1]
-    trade(row, d, k, d, d + k, exact, ridge, cum, pre, shared, pool, links, table, work)
+    trade(
+        kind, row, d, k, d, d + k, exact, features, ridge, cum, pre, shared, pool, links, table,
+        work,
+    )  # fmt: skip
     if not exact:
         for j in range(shared.shape[1]):
             shared[PRE, j] = shared[CUM, j]
@@ -257,23 +412,25 @@ def restart(
 
 @jit
 def freeze(
-    row: int, d: int, k: int, pre: F64, shared: F64, pool: F64, links: I64, table: I64, work: F64
+    kind: int, row: int, d: int, k: int, features: F64, ridge: float, pre: F64, shared: F64,
+    pool: F64, links: I64, table: I64, work: F64,
 ) -> None:  # fmt: skip
     """Before an arm is retired or reset: its window, never to be tested again, joins G_pre."""
     u, w = work[1, :k], work[2]
     chunk, place = table[row, windows.HEAD], table[row, windows.HEAD_AT]
     for _ in range(table[row, windows.COUNT]):
         old = pool[chunk, place]
-        g, error = own(pre, row, old[:d], old[d : d + k], old[d + k], w, u)
+        z, r = old[d : d + k], old[d + k]
+        g, error = own(recorded(kind), pre, row, old[:d], z, features, ridge, r, w, u)
         join(shared, PRE, g, error, u, w)
         chunk, place = windows.advance(pool, links, chunk, place)
 
 
 @inline
 def _observe(
-    row: int, x: F64, z: F64, r: float, window: int, threshold: float, seed_first: bool,
-    exact: bool, ridge: float, cum: F64, pre: F64, shared: F64, pool: F64, links: I64, table: I64,
-    work: F64,
+    kind: int, row: int, x: F64, z: F64, features: F64, r: float, window: int, threshold: float,
+    seed_first: bool, exact: bool, ridge: float, cum: F64, pre: F64, shared: F64, pool: F64,
+    links: I64, table: I64, work: F64,
 ) -> int:  # fmt: skip
     d, k = x.shape[0], z.shape[0]
     size = cum.shape[1]
@@ -287,36 +444,36 @@ def _observe(
         pre[row, size + d + j] += z[j]
     pool[chunk, place, d + k] = r
     pre[row, size + d + k] += r
-    g, error = own(cum, row, x, z, r, w, u)
+    g, error = own(kind, cum, row, x, z, features, ridge, r, w, u)
     join(shared, CUM, g, error, u, w)
     if table[row, windows.COUNT] < window:
         return QUIET
 
-    # |x̄ᵀθ_pre + z̄ᵀβ_pre - r̄| = |x̄ᵀt_pre + (z̄ - C_preᵀ x̄)ᵀ β_pre - r̄|
+    # |x̄ᵀθ_pre + z̄ᵀβ_pre - r̄| = |x̄ᵀt_pre + uᵀβ_pre - r̄|, u that of x̄ and z̄
     at = d * (d + 1) // 2
     beta = k * (k + 1) // 2
+    kept = recorded(kind)
+    x_sum, z_sum = pre[row, size : size + d], pre[row, size + d : size + d + k]
     gap = -pre[row, size + d + k]
     for i in range(d):
-        gap += pre[row, size + i] * pre[row, at + i]
-        w[i] = pre[row, size + i]
-    for j in range(k):
-        u[j] = pre[row, size + d + j]
-    residual(pre, row, w[:d], u)
+        gap += x_sum[i] * pre[row, at + i]
+    apart(kept, pre, row, x_sum, z_sum, features, ridge, w, u)
     for j in range(k):
         gap += u[j] * shared[PRE, beta + j]
     statistic = abs(gap) / window
     first = seed_first and table[row, SEEDED] == 0
     if first or statistic >= threshold:
-        theta(cum, row, shared, CUM, d, k, work[4])
-        restart(row, d, k, exact, ridge, cum, pre, shared, pool, links, table, work)
-        theta(cum, row, shared, CUM, d, k, work[5])
+        theta(cum, row, features, ridge, shared, CUM, d, k, w, work[4])
+        restart(kind, row, d, k, exact, features, ridge, cum, pre, shared, pool, links, table, work)
+        theta(cum, row, features, ridge, shared, CUM, d, k, w, work[5])
         work[6, 0] = statistic
         table[row, SEEDED] = 1
         return QUIET if first else CHANGED
 
     chunk, place = windows.pop(table, row, pool, links)
     old = pool[chunk, place]
-    g, error = own(pre, row, old[:d], old[d : d + k], old[d + k], w, u)
+    z, r = old[d : d + k], old[d + k]
+    g, error = own(kept, pre, row, old[:d], z, features, ridge, r, w, u)
     join(shared, PRE, g, error, u, w)
     table[row, POPS] += 1
     if table[row, POPS] >= window:
@@ -344,10 +501,10 @@ def observe(
     if windows.full(table, row, pool, links):
         return GROW
     z = work[0, :k]
-    uniform.feature(kind, x, features, row, cross, 0, z)
+    feature(kind, x, features, row, cross, 0, z)
     return _observe(
-        row, x, z, r, window, threshold, seed_first, exact, ridge, cum, pre, shared,
-        pool, links, table, work,
+        kind, row, x, z, features, r, window, threshold, seed_first, exact, ridge, cum, pre,
+        shared, pool, links, table, work,
     )  # fmt: skip
 
 
@@ -365,10 +522,10 @@ def observe_many(
     for i in range(start, slots.shape[0]):
         if windows.full(table, slots[i], pool, links):
             return i, GROW
-        uniform.feature(kind, X[i], features, slots[i], cross, i, z)
+        feature(kind, X[i], features, slots[i], cross, i, z)
         status = _observe(
-            slots[i], X[i], z, rewards[i], window, threshold, seed_first, exact, ridge,
-            cum, pre, shared, pool, links, table, work,
+            kind, slots[i], X[i], z, features, rewards[i], window, threshold, seed_first, exact,
+            ridge, cum, pre, shared, pool, links, table, work,
         )  # fmt: skip
         if status == CHANGED:
             return i + 1, CHANGED
@@ -376,8 +533,10 @@ def observe_many(
 
 
 @jit
-def pack(cum: F64, slots: I64, shared: F64, features: F64, d: int, k: int, T: F64, P: F64) -> None:
-    """For ``batch.bounds``: with u = Ex, E = kron(y, I) - Cᵀ, the bound's mean and square in x.
+def pack(
+    cum: F64, slots: I64, shared: F64, features: F64, ridge: float, d: int, k: int, T: F64, P: F64
+) -> None:  # fmt: skip
+    """For ``batch.bounds``: with u = Ex, E = λ kron(y, A⁻¹) - Rᵀ, the bound's mean and square in x.
 
     t_a <- t + Eᵀβ and P_a <- A⁻¹ + EᵀA0⁻¹E.
     """
@@ -390,18 +549,19 @@ def pack(cum: F64, slots: I64, shared: F64, features: F64, d: int, k: int, T: F6
     half = np.empty((k, d))
     for c in range(slots.shape[0]):
         row = slots[c]
+        factors.dense(cum, row, square)
         for j in range(k):
             for i in range(d):
                 E[j, i] = -cum[row, at + d + i * k + j]
         for h in range(features.shape[1]):
             for i in range(d):
-                E[h * d + i, i] += features[row, h]
+                for g in range(d):
+                    E[h * d + i, g] += ridge * features[row, h] * square[i, g]
         half[:, :] = 0.0
         for j in range(k):
             for h in range(k):
                 for i in range(d):
                     half[j, i] += A0_inv[j, h] * E[h, i]
-        factors.dense(cum, row, square)
         for i in range(d):
             T[c, i] = cum[row, at + i]
         for j in range(k):

@@ -15,6 +15,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -129,6 +130,10 @@ class Direct:
         if len(compiled) == 1:
             self.call = compiled[0].entry_point
         return result
+
+    def bound(self, first: tuple[Any, ...]) -> Callable[..., Any] | None:
+        """The machine code with its first arguments in hand; none before the second call."""
+        return None if self.call == self._first else partial(self.call, *first)
 
 
 def _compiled(function: Function, **how: Any) -> Function:

@@ -279,29 +279,22 @@ def _thompson_shared(
 def _hybrid_decide(
     s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
-    cum, shared, k, alpha, kind, features, rows, scratch = (
-        s[0],
-        s[1],
-        s[2],
-        s[3],
-        s[4],
-        s[5],
-        s[6],
-        s[7],
-    )
-    return hybrid.score(kind, x, slots, features, rows, cum, shared, k, alpha, out, scratch)
+    cum, shared, k, alpha, ridge, kind, features, rows, scratch = s[:9]
+    if kind == hybrid.PLAIN:
+        return hybrid.best(x, slots, features, cum, shared, alpha, ridge, scratch)[0]
+    return hybrid.score(kind, x, slots, features, rows, cum, shared, k, alpha, ridge, out, scratch)
 
 
 @inline
 def _hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    cum, shared, k, _, kind, features, rows, _, work = s
-    return hybrid.learn_one(kind, x, row, features, rows, r, cum, shared, k, work)
+    cum, shared, k, _, ridge, kind, features, rows, _, work = s
+    return hybrid.learn_one(kind, features, rows, cum, shared, k, ridge, work, x, row, r)
 
 
 @inline
 def _ps_hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
     (
-        cum, shared, k, _, kind, features, rows, _, window, threshold, seed_first, exact, ridge,
+        cum, shared, k, _, ridge, kind, features, rows, _, window, threshold, seed_first, exact,
         pre, pool, links, table, work,
     ) = s  # fmt: skip
     return hybrid.observe(
@@ -313,7 +306,7 @@ def _ps_hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
 @inline
 def _scored_hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
     (
-        cum, shared, k, _, kind, features, rows, _, bounds, ridge, pre, flat, pool, links, table,
+        cum, shared, k, _, ridge, kind, features, rows, _, bounds, pre, flat, pool, links, table,
         work, room, scratch,
     ) = s  # fmt: skip
     return scorehybrid.observe(
@@ -326,9 +319,9 @@ def _scored_hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int
 def _doubting_hybrid_decide(
     s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
 ) -> int:
-    cum, shared, k, alpha, kind, features, rows, scratch, _, rate, doubts, tally, _, ridge = s[:14]
+    cum, shared, k, alpha, ridge, kind, features, rows, scratch, _, rate, doubts, tally = s[:13]
     return revisit.score_hybrid(
-        kind, x, slots, features, rows, cum, shared, k, alpha, out, scratch, ridge, rate, step,
+        kind, x, slots, features, rows, cum, shared, k, alpha, ridge, out, scratch, rate, step,
         doubts, tally,
     )  # fmt: skip
 
@@ -336,7 +329,7 @@ def _doubting_hybrid_decide(
 @inline
 def _doubting_hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
     (
-        cum, shared, k, _, kind, features, rows, _, alpha, rate, doubts, tally, bounds, ridge,
+        cum, shared, k, _, ridge, kind, features, rows, _, alpha, rate, doubts, tally, bounds,
         pre, flat, pool, links, table, work, room, scratch,
     ) = s  # fmt: skip
     return revisit.observe_hybrid(

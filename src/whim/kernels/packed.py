@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whim.kernels import factors, vectors
+from whim.kernels import factors, lanes
 from whim.kernels.jit import inline
 from whim.types import F64
 
@@ -40,7 +40,7 @@ def best(x: F64, candidates: int, packed: F64, alpha: float) -> int:
     wide = (candidates + 3) & ~3
     at = packed.shape[0] - WORK
     mean, quad = packed[at], packed[at + 1]
-    vectors.quads(mean, quad, wide, packed, packed.shape[1], x)
+    lanes.quads(mean, quad, wide, packed, packed.shape[1], x)
     for c in range(wide):
         mean[c] += alpha * np.sqrt(quad[c])
     chosen, score = 0, -np.inf

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 
-from whim.kernels import disjoint, factors, hybrid, scorehybrid, scoretest, uniform
+from whim.kernels import disjoint, factors, hybrid, lanes, scorehybrid, scoretest, vectors
 from whim.kernels.disjoint import CHANGED, GROW, NOT_FINITE, QUIET
 from whim.kernels.jit import inline, jit, lean
 from whim.types import F64, I64
@@ -212,24 +212,29 @@ def observe_many(
 @lean
 def score_hybrid(
     kind: int, x: F64, slots: I64, features: F64, cross: F64, cum: F64, shared: F64, k: int,
-    alpha: float, out: F64, scratch: F64, ridge: float, rate: float, step: int, doubts: F64,
+    alpha: float, ridge: float, out: F64, scratch: F64, rate: float, step: int, doubts: F64,
     tally: F64,
 ) -> int:  # fmt: skip
     """As ``hybrid.score``, in view of the doubts."""
-    best = hybrid.score(kind, x, slots, features, cross, cum, shared, k, alpha, out, scratch)
+    best = hybrid.score(kind, x, slots, features, cross, cum, shared, k, alpha, ridge, out, scratch)
     faded = _fade(alpha, rate, tally)
     if best < 0 or faded == 0.0:
         return best
     n = slots.shape[0]
+    wide = hybrid.columns(n)
     own = _length(x) / ridge
-    Z = scratch[: k * n].reshape((k, n))
-    rest = scratch[k * n :]
-    mean, square = rest[:n], rest[n : 2 * n]
-    hybrid.spread(kind, x, slots, features, cross, Z)
-    for c in range(n):
+    Z = scratch[: k * wide].reshape((k, wide))
+    rest = scratch[k * wide :]
+    mean, square, z = rest[:wide], rest[wide : 2 * wide], rest[2 * wide : 2 * wide + k]
+    for c in range(wide):
         mean[c] = 0.0
         square[c] = own
-    hybrid.forms(Z, shared, square, mean)
+        last = min(c, n - 1)
+        hybrid.feature(kind, x, features, slots[last], cross, last, z)
+        for j in range(k):
+            Z[j, c] = z[j]
+    vectors.add_rows(mean, wide, shared[hybrid.CUM], k * (k + 1) // 2, Z, 0, wide, k)
+    lanes.forms(square, wide, shared[hybrid.CUM], Z, k)
     best = 0
     for c in range(n):
         q = _doubt(slots[c], step, faded, doubts)
@@ -243,12 +248,12 @@ def score_hybrid(
 @lean
 def choose_hybrid(
     kind: int, x: F64, slots: I64, features: F64, cross: F64, cum: F64, shared: F64, k: int,
-    alpha: float, out: F64, scratch: F64, ridge: float, rate: float, step: int, doubts: F64,
+    alpha: float, ridge: float, out: F64, scratch: F64, rate: float, step: int, doubts: F64,
     tally: F64,
 ) -> tuple[int, float, float, float]:  # fmt: skip
     """Slot, score, mean and width of the best candidate; slot -1 if x is not finite."""
     best = score_hybrid(
-        kind, x, slots, features, cross, cum, shared, k, alpha, out, scratch, ridge, rate, step,
+        kind, x, slots, features, cross, cum, shared, k, alpha, ridge, out, scratch, rate, step,
         doubts, tally,
     )  # fmt: skip
     if best < 0:
@@ -258,24 +263,22 @@ def choose_hybrid(
 
 @inline
 def _take_hybrid(
-    row: int, x: F64, z: F64, r: float, step: int, alpha: float, rate: float, doubts: F64,
-    tally: F64, bounds: F64, ridge: float, cum: F64, pre: F64, flat: F64, shared: F64, pool: F64,
-    links: I64, table: I64, work: F64, room: F64, scratch: F64,
+    kind: int, row: int, x: F64, z: F64, features: F64, r: float, step: int, alpha: float,
+    rate: float, doubts: F64, tally: F64, bounds: F64, ridge: float, cum: F64, pre: F64,
+    flat: F64, shared: F64, pool: F64, links: I64, table: I64, work: F64, room: F64, scratch: F64,
 ) -> int:  # fmt: skip
     u = work[1, : z.shape[0]]
-    for j in range(z.shape[0]):
-        u[j] = z[j]
-    hybrid.residual(cum, row, x, u)
+    square = hybrid.apart(kind, cum, row, x, z, features, ridge, work[2], u)
     q, noise = _weigh(
         row, r, factors.predict(cum, row, x) + factors.predict(shared, hybrid.CUM, u),
-        factors.quad(cum, row, x) + factors.quad(shared, hybrid.CUM, u),
+        square + factors.quad(shared, hybrid.CUM, u),
         factors.predict(shared, hybrid.CUM, z),
         _length(x) / ridge + factors.quad(shared, hybrid.CUM, z),
         alpha, rate, step, doubts, tally,
     )  # fmt: skip
     status = scorehybrid.take(
-        row, x, z, r, bounds, ridge, cum, pre, flat, shared, pool, links, table, work, room,
-        scratch,
+        kind, row, x, z, features, r, bounds, ridge, cum, pre, flat, shared, pool, links, table,
+        work, room, scratch,
     )  # fmt: skip
     if status != GROW:
         _note(row, step, q, noise, status, doubts, tally)
@@ -293,10 +296,10 @@ def observe_hybrid(
     if not factors.finite(x):
         return NOT_FINITE
     z = work[0, :k]
-    uniform.feature(kind, x, features, row, cross, 0, z)
+    hybrid.feature(kind, x, features, row, cross, 0, z)
     return _take_hybrid(
-        row, x, z, r, step, alpha, rate, doubts, tally, bounds, ridge, cum, pre, flat, shared,
-        pool, links, table, work, room, scratch,
+        kind, row, x, z, features, r, step, alpha, rate, doubts, tally, bounds, ridge, cum, pre,
+        flat, shared, pool, links, table, work, room, scratch,
     )  # fmt: skip
 
 
@@ -310,10 +313,10 @@ def observe_many_hybrid(
     """``scorehybrid.observe_many`` with doubts; ``step`` is that of ``start``."""
     z = work[0, :k]
     for i in range(start, slots.shape[0]):
-        uniform.feature(kind, X[i], features, slots[i], cross, i, z)
+        hybrid.feature(kind, X[i], features, slots[i], cross, i, z)
         status = _take_hybrid(
-            slots[i], X[i], z, rewards[i], step + i - start, alpha, rate, doubts, tally, bounds,
-            ridge, cum, pre, flat, shared, pool, links, table, work, room, scratch,
+            kind, slots[i], X[i], z, features, rewards[i], step + i - start, alpha, rate, doubts,
+            tally, bounds, ridge, cum, pre, flat, shared, pool, links, table, work, room, scratch,
         )  # fmt: skip
         if status == GROW:
             return i, GROW

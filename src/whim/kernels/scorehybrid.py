@@ -11,7 +11,7 @@ v is x alone: features may be set anew and are no record.
 
 from __future__ import annotations
 
-from whim.kernels import factors, hybrid, scoretest, uniform, windows
+from whim.kernels import factors, hybrid, scoretest, windows
 from whim.kernels.disjoint import CHANGED, GROW, NOT_FINITE, QUIET
 from whim.kernels.jit import inline, jit, lean
 from whim.types import F64, I64
@@ -27,37 +27,41 @@ def _z_at(d: int, p: int) -> int:
 
 @jit
 def settle(
-    row: int, kept: int, d: int, k: int, p: int, pre: F64, flat: F64, pool: F64, links: I64,
-    table: I64, work: F64,
+    kind: int, row: int, kept: int, d: int, k: int, p: int, features: F64, ridge: float, pre: F64,
+    flat: F64, pool: F64, links: I64, table: I64, work: F64,
 ) -> None:  # fmt: skip
     """Only the newest ``kept`` plays are to be tested again: older ones join M_pre."""
     at = _z_at(d, p)
     while table[row, windows.COUNT] > kept:
         chunk, place = windows.pop(table, row, pool, links)
         old = pool[chunk, place]
-        hybrid.own(pre, row, old[:d], old[at : at + k], old[p], work[2], work[1, :k])
+        x, z, r = old[:d], old[at : at + k], old[p]
+        w, u = work[2], work[1, :k]
+        hybrid.own(hybrid.recorded(kind), pre, row, x, z, features, ridge, r, w, u)
     scoretest.anew(row, p, flat, pool, links, table, work[2])
 
 
 @jit
 def _restart(
-    row: int, kept: int, d: int, k: int, p: int, ridge: float, cum: F64, pre: F64, flat: F64,
-    shared: F64, pool: F64, links: I64, table: I64, work: F64,
+    kind: int, row: int, kept: int, d: int, k: int, p: int, features: F64, ridge: float, cum: F64,
+    pre: F64, flat: F64, shared: F64, pool: F64, links: I64, table: I64, work: F64,
 ) -> None:  # fmt: skip
     """The arm anew from its newest ``kept`` plays, which stay in the window; β with both."""
-    hybrid.theta(cum, row, shared, hybrid.CUM, d, k, work[4])
-    settle(row, kept, d, k, p, pre, flat, pool, links, table, work)
+    hybrid.theta(cum, row, features, ridge, shared, hybrid.CUM, d, k, work[2], work[4])
+    settle(kind, row, kept, d, k, p, features, ridge, pre, flat, pool, links, table, work)
     hybrid.trade(
-        row, d, k, _z_at(d, p), p, False, ridge, cum, pre, shared, pool, links, table, work
-    )
+        kind, row, d, k, _z_at(d, p), p, False, features, ridge, cum, pre, shared, pool, links,
+        table, work,
+    )  # fmt: skip
     factors.set_prior(pre, row, d, ridge)
-    hybrid.theta(cum, row, shared, hybrid.CUM, d, k, work[5])
+    hybrid.theta(cum, row, features, ridge, shared, hybrid.CUM, d, k, work[2], work[5])
 
 
 @inline
 def take(
-    row: int, x: F64, z: F64, r: float, bounds: F64, ridge: float, cum: F64, pre: F64, flat: F64,
-    shared: F64, pool: F64, links: I64, table: I64, work: F64, room: F64, scratch: F64,
+    kind: int, row: int, x: F64, z: F64, features: F64, r: float, bounds: F64, ridge: float,
+    cum: F64, pre: F64, flat: F64, shared: F64, pool: F64, links: I64, table: I64, work: F64,
+    room: F64, scratch: F64,
 ) -> int:  # fmt: skip
     """``observe`` for a context that is known to be finite and its z."""
     if windows.full(table, row, pool, links):
@@ -71,17 +75,20 @@ def take(
     for j in range(k):
         pool[chunk, place, at + j] = z[j]
     pool[chunk, place, p] = r
-    g, error = hybrid.own(cum, row, x, z, r, w, u)
+    g, error = hybrid.own(kind, cum, row, x, z, features, ridge, r, w, u)
     hybrid.join(shared, hybrid.CUM, g, error, u, w)
     scoretest.learn(row, p, chunk, place, flat, pool, table, w)
     if scoretest.slides(row, bounds, table):
         chunk, place = windows.pop(table, row, pool, links)
         old = pool[chunk, place]
-        hybrid.own(pre, row, old[:d], old[at : at + k], old[p], w, u)
+        x_old, z_old, r_old = old[:d], old[at : at + k], old[p]
+        hybrid.own(hybrid.recorded(kind), pre, row, x_old, z_old, features, ridge, r_old, w, u)
     kept = scoretest.changed(row, p, bounds, flat, pool, links, table, w, work[6], room, scratch)
     if kept == 0:
         return QUIET
-    _restart(row, kept, d, k, p, ridge, cum, pre, flat, shared, pool, links, table, work)
+    _restart(
+        kind, row, kept, d, k, p, features, ridge, cum, pre, flat, shared, pool, links, table, work
+    )
     return CHANGED
 
 
@@ -100,10 +107,10 @@ def observe(
     if not factors.finite(x):
         return NOT_FINITE
     z = work[0, :k]
-    uniform.feature(kind, x, features, row, cross, 0, z)
+    hybrid.feature(kind, x, features, row, cross, 0, z)
     return take(
-        row, x, z, r, bounds, ridge, cum, pre, flat, shared, pool, links, table, work, room,
-        scratch,
+        kind, row, x, z, features, r, bounds, ridge, cum, pre, flat, shared, pool, links, table,
+        work, room, scratch,
     )  # fmt: skip
 
 
@@ -119,10 +126,10 @@ def observe_many(
     """
     z = work[0, :k]
     for i in range(start, slots.shape[0]):
-        uniform.feature(kind, X[i], features, slots[i], cross, i, z)
+        hybrid.feature(kind, X[i], features, slots[i], cross, i, z)
         status = take(
-            slots[i], X[i], z, rewards[i], bounds, ridge, cum, pre, flat, shared, pool, links,
-            table, work, room, scratch,
+            kind, slots[i], X[i], z, features, rewards[i], bounds, ridge, cum, pre, flat, shared,
+            pool, links, table, work, room, scratch,
         )  # fmt: skip
         if status == GROW:
             return i, GROW

@@ -14,146 +14,48 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils as _untyped
-from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
+from whim.kernels import llvm
+from whim.kernels.llvm import DOUBLE, VECTOR, WIDE, ZEROS, cgutils
 from whim.types import F64
 
-__all__ = ["add_rows", "add_squares", "dot", "quads", "subtract_rows"]
-
-cgutils: Any = _untyped
-
-_WIDE = 4
-_MOST = 6  # vectors of sums that the sixteen registers of most processors hold with ease
-_DOUBLE, _WORD = ir.DoubleType(), ir.IntType(64)
-_VECTOR = ir.VectorType(_DOUBLE, _WIDE)
-
-
-def _check(*arrays: Any) -> None:
-    for array in arrays:
-        if array.layout != "C":
-            raise TypingError(f"vectors need contiguous arrays, got {array}")
-
-
-def _word(value: int) -> ir.Constant:
-    return ir.Constant(_WORD, value)
-
-
-def _start(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -> Any:
-    """The address of an array's number ``offset``."""
-    return builder.gep(context.make_array(kind)(context, builder, array).data, [offset])
-
-
-def _at(builder: Any, start: Any, i: Any, kind: Any = _VECTOR) -> Any:
-    return builder.bitcast(builder.gep(start, [i]), kind.as_pointer())
-
-
-def _load(builder: Any, start: Any, i: Any, kind: Any = _VECTOR) -> Any:
-    return builder.load(_at(builder, start, i, kind), align=8)
-
-
-def _widened(builder: Any, array: Any, start: Any, i: Any, kind: Any) -> Any:
-    """``_load`` from an array of either precision; sums are always of double precision."""
-    if array.dtype == types.float64:
-        return _load(builder, start, i, kind)
-    single = ir.FloatType() if kind is _DOUBLE else ir.VectorType(ir.FloatType(), _WIDE)
-    return builder.fpext(builder.load(_at(builder, start, i, single), align=4), kind)
-
-
-def _variable(builder: Any, value: Any) -> Any:
-    """A place that the compiler turns into a register; set again each time round a loop."""
-    place = cgutils.alloca_once(builder, value.type)
-    builder.store(value, place)
-    return place
+__all__ = ["add_rows", "dot", "quad", "rank_one", "subtract_rows"]
 
 
 def _dot(typing: Any, a: Any, at: Any, b: Any, n: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         one, at, other, n = arguments
-        left = _start(context, builder, signature.args[0], one, at)
-        right = _start(context, builder, signature.args[2], other, _word(0))
-        zero = ir.Constant(_VECTOR, [0.0] * _WIDE)
-        sums = [_variable(builder, zero), _variable(builder, zero)]
+        left = llvm.start(context, builder, signature.args[0], one, at)
+        right = llvm.start(context, builder, signature.args[2], other, llvm.word(0))
+        sums = [llvm.variable(builder, ZEROS), llvm.variable(builder, ZEROS)]
 
         def step(place: Any, i: Any) -> None:
-            number = _widened(builder, signature.args[0], left, i, _VECTOR)
-            product = builder.fmul(number, _load(builder, right, i))
+            number = llvm.widened(builder, signature.args[0], left, i, VECTOR)
+            product = builder.fmul(number, llvm.load(builder, right, i))
             builder.store(builder.fadd(builder.load(place), product), place)
 
-        pairs = builder.and_(n, _word(-2 * _WIDE))
-        with cgutils.for_range_slice(builder, _word(0), pairs, _word(2 * _WIDE)) as (i, _):
+        pairs = builder.and_(n, llvm.word(-2 * WIDE))
+        with cgutils.for_range_slice(builder, llvm.word(0), pairs, llvm.word(2 * WIDE)) as (i, _):
             step(sums[0], i)
-            step(sums[1], builder.add(i, _word(_WIDE)))
-        whole = builder.and_(n, _word(-_WIDE))
+            step(sums[1], builder.add(i, llvm.word(WIDE)))
+        whole = builder.and_(n, llvm.word(-WIDE))
         with builder.if_then(builder.icmp_signed("<", pairs, whole)):
             step(sums[0], pairs)
         both = builder.fadd(builder.load(sums[0]), builder.load(sums[1]))
-        lanes = [builder.extract_element(both, _word(lane)) for lane in range(_WIDE)]
-        total = _variable(
+        lanes = [builder.extract_element(both, llvm.word(lane)) for lane in range(WIDE)]
+        total = llvm.variable(
             builder,
             builder.fadd(builder.fadd(lanes[0], lanes[2]), builder.fadd(lanes[1], lanes[3])),
         )
-        with cgutils.for_range_slice(builder, whole, n, _word(1)) as (i, _):
-            number = _widened(builder, signature.args[0], left, i, _DOUBLE)
-            product = builder.fmul(number, _load(builder, right, i, _DOUBLE))
+        with cgutils.for_range_slice(builder, whole, n, llvm.word(1)) as (i, _):
+            number = llvm.widened(builder, signature.args[0], left, i, DOUBLE)
+            product = builder.fmul(number, llvm.load(builder, right, i, DOUBLE))
             builder.store(builder.fadd(builder.load(total), product), total)
         return builder.load(total)
 
-    _check(a, b)
+    llvm.check(a, b)
     return types.float64(a, types.intp, b, types.intp), generate
-
-
-def _spread(builder: Any, value: Any) -> Any:
-    """The same number in every lane."""
-    empty = ir.Constant(_VECTOR, ir.Undefined)
-    lanes = ir.Constant(ir.VectorType(ir.IntType(32), _WIDE), [0] * _WIDE)
-    first = builder.insert_element(empty, value, _word(0))
-    return builder.shuffle_vector(first, empty, lanes)
-
-
-def _blocks(builder: Any, n: Any, block: Callable[[Any, int, bool], None]) -> None:
-    """Columns 0 to n: ``block(c, vectors, wide)`` takes as many vectors as stay in registers.
-
-    What a whole block leaves over is one block as well: a sum waits for its last addition, so
-    several side by side take the time of one.
-    """
-    size = _word(_MOST * _WIDE)
-    vectors = builder.udiv(n, _word(_WIDE))
-    left = builder.urem(vectors, _word(_MOST))
-    done = builder.mul(builder.sub(vectors, left), _word(_WIDE))
-    with cgutils.for_range_slice(builder, _word(0), done, size) as (c, _):
-        block(c, _MOST, True)
-    for some in range(1, _MOST):
-        with builder.if_then(builder.icmp_signed("==", left, _word(some))):
-            block(done, some, True)
-    with cgutils.for_range_slice(builder, builder.mul(vectors, _word(_WIDE)), n, _word(1)) as (
-        c,
-        _,
-    ):
-        block(c, 1, False)
-
-
-def _summed(
-    builder: Any, starts: list[Any], places: list[Any], wide: bool, factors: Any, rows: Any,
-    stride: Any, count: Any, join: str,
-) -> list[Any]:  # fmt: skip
-    """``starts`` plus or minus Σ factors[i] · rows[i · stride + place], each in its own order."""
-    kind = _VECTOR if wide else _DOUBLE
-    sums = [_variable(builder, start) for start in starts]
-    with cgutils.for_range(builder, count) as loop:
-        factor = _load(builder, factors, loop.index, _DOUBLE)
-        if wide:
-            factor = _spread(builder, factor)
-        row = builder.mul(loop.index, stride)
-        for place, total in zip(places, sums, strict=True):
-            product = builder.fmul(factor, _load(builder, rows, builder.add(row, place), kind))
-            builder.store(getattr(builder, join)(builder.load(total), product), total)
-    return [builder.load(total) for total in sums]
-
-
-def _places(builder: Any, c: Any, vectors: int) -> list[Any]:
-    return [builder.add(c, _word(_WIDE * v)) for v in range(vectors)]
 
 
 def _rows(join: str) -> Callable[..., Any]:
@@ -161,111 +63,129 @@ def _rows(join: str) -> Callable[..., Any]:
         typing: Any, line: Any, n: Any, weights: Any, w_at: Any, matrix: Any, m_at: Any,
         stride: Any, count: Any,
     ) -> Any:  # fmt: skip
-        _check(line, weights, matrix)
+        llvm.check(line, weights, matrix)
         word = types.intp
         return types.void(line, word, weights, word, matrix, word, word, word), generate
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         line, n, weights, w_at, matrix, m_at, stride, count = arguments
         kinds = signature.args
-        target = _start(context, builder, kinds[0], line, _word(0))
-        factors = _start(context, builder, kinds[2], weights, w_at)
-        rows = _start(context, builder, kinds[4], matrix, m_at)
+        target = llvm.start(context, builder, kinds[0], line, llvm.word(0))
+        factors = llvm.start(context, builder, kinds[2], weights, w_at)
+        rows = llvm.start(context, builder, kinds[4], matrix, m_at)
 
         def block(c: Any, vectors: int, wide: bool) -> None:
-            kind = _VECTOR if wide else _DOUBLE
-            places = _places(builder, c, vectors)
-            starts = [_load(builder, target, place, kind) for place in places]
-            sums = _summed(builder, starts, places, wide, factors, rows, stride, count, join)
+            kind = VECTOR if wide else DOUBLE
+            places = llvm.places(builder, c, vectors)
+            starts = [llvm.load(builder, target, place, kind) for place in places]
+            sums = llvm.summed(builder, starts, places, wide, factors, rows, stride, count, join)
             for place, total in zip(places, sums, strict=True):
-                builder.store(total, _at(builder, target, place, kind), align=8)
+                builder.store(total, llvm.at(builder, target, place, kind), align=8)
 
-        _blocks(builder, n, block)
+        llvm.blocks(builder, n, block)
         return context.get_dummy_value()
 
     return typed
 
 
-def _squares(
-    typing: Any, line: Any, n: Any, weight: Any, weights: Any, w_at: Any, matrix: Any, count: Any
-) -> Any:
-    _check(line, weights, matrix)
+def _found(
+    builder: Any, kind: Any, starts: list[Any], numbers: Any, j: Any
+) -> tuple[list[Any], list[Any]]:
+    """Places j, j + 1, ... and what ``Uᵀx`` has there; the factors are in an array of ``kind``.
+
+    Each is x_j, then four running sums of the products before j, then the rest in their order.
+    """
+    sums = [llvm.variable(builder, ZEROS) for _ in starts]
+    with cgutils.for_range_slice(builder, llvm.word(0), j, llvm.word(WIDE)) as (i, _):
+        value = llvm.load(builder, numbers, i)
+        for start, total in zip(starts, sums, strict=True):
+            llvm.add(builder, total, llvm.widened(builder, kind, start, i, VECTOR), value)
+    places = [builder.add(j, llvm.word(q)) for q in range(len(starts))]
+    last = [llvm.load(builder, numbers, place, DOUBLE) for place in places]
+    found = []
+    for q, (start, total) in enumerate(zip(starts, sums, strict=True)):
+        lanes = [builder.extract_element(builder.load(total), llvm.word(i)) for i in range(WIDE)]
+        f = builder.fadd(last[q], llvm.halved(builder, lanes))
+        for before in range(q):
+            number = llvm.widened(builder, kind, start, places[before], DOUBLE)
+            f = builder.fadd(f, builder.fmul(number, last[before]))
+        found.append(f)
+    return places, found
+
+
+def _quad(typing: Any, F: Any, at: Any, x: Any, k: Any) -> Any:
+    llvm.check(F, x)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        line, n, weight, weights, w_at, matrix, count = arguments
-        kinds = signature.args
-        target = _start(context, builder, kinds[0], line, _word(0))
-        factors = _start(context, builder, kinds[3], weights, w_at)
-        rows = _start(context, builder, kinds[5], matrix, _word(0))
-        last = _start(context, builder, kinds[5], matrix, builder.mul(count, n))
+        F, at, x, k = arguments
+        kind = signature.args[0]
+        factors = llvm.start(context, builder, kind, F, at)
+        numbers = llvm.start(context, builder, signature.args[2], x, llvm.word(0))
+        total = llvm.variable(builder, ir.Constant(DOUBLE, 0.0))
 
-        def block(c: Any, vectors: int, wide: bool) -> None:
-            kind = _VECTOR if wide else _DOUBLE
-            places = _places(builder, c, vectors)
-            starts = [_load(builder, last, place, kind) for place in places]
-            sums = _summed(builder, starts, places, wide, factors, rows, n, count, "fadd")
-            scale = _spread(builder, weight) if wide else weight
-            for place, total in zip(places, sums, strict=True):
-                square = builder.fmul(builder.fmul(scale, total), total)
-                before = _load(builder, target, place, kind)
-                builder.store(builder.fadd(before, square), _at(builder, target, place, kind), 8)
+        def group(j: Any, count: int) -> None:
+            starts = llvm.starts(builder, factors, k, j, count)
+            for place, f in zip(*_found(builder, kind, starts, numbers, j), strict=True):
+                weight = llvm.widened(builder, kind, factors, place, DOUBLE)
+                llvm.add(builder, total, builder.fmul(weight, f), f)
 
-        _blocks(builder, n, block)
-        return context.get_dummy_value()
+        llvm.fours(builder, k, group)
+        return builder.load(total)
 
-    word = types.intp
-    return types.void(line, word, types.float64, weights, word, matrix, word), generate
+    return types.float64(F, types.intp, x, types.intp), generate
 
 
-def _quads(typing: Any, mean: Any, quad: Any, n: Any, packed: Any, stride: Any, x: Any) -> Any:
-    _check(mean, quad, packed, x)
+def _rank_one(typing: Any, F: Any, at: Any, x: Any, k: Any, weight: Any, w: Any) -> Any:
+    llvm.check(F, x, w)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        mean, quad, n, packed, stride, x = arguments
+        F, at, x, k, weight, w = arguments
         kinds = signature.args
-        zero = _word(0)
-        means = _start(context, builder, kinds[0], mean, zero)
-        quads = _start(context, builder, kinds[1], quad, zero)
-        models = _start(context, builder, kinds[3], packed, zero)
-        numbers = _start(context, builder, kinds[5], x, zero)
-        array = context.make_array(kinds[5])(context, builder, x)
-        [d] = cgutils.unpack_tuple(builder, array.shape, 1)
-        theta = builder.udiv(builder.mul(d, builder.add(d, _word(1))), _word(2))
+        factors = llvm.start(context, builder, kinds[0], F, at)
+        numbers = llvm.start(context, builder, kinds[2], x, llvm.word(0))
+        solved = llvm.start(context, builder, kinds[5], w, llvm.word(0))
+        one = ir.Constant(DOUBLE, 1.0)
+        rest = llvm.variable(builder, builder.fdiv(one, weight))
+        inverse = llvm.variable(builder, weight)
 
-        def block(c: Any, vectors: int, wide: bool) -> None:
-            kind = _VECTOR if wide else _DOUBLE
-            places = _places(builder, c, vectors)
-            nought = ir.Constant(kind, [0.0] * _WIDE if wide else 0.0)
-            at = builder.gep(models, [builder.mul(theta, stride)])
-            sums = _summed(
-                builder, [nought] * vectors, places, wide, numbers, at, stride, d, "fadd"
-            )
-            for place, value in zip(places, sums, strict=True):
-                builder.store(value, _at(builder, means, place, kind), align=8)
-            totals = [_variable(builder, nought) for _ in places]
-            column = _variable(builder, d)
-            with cgutils.for_range(builder, d) as loop:
-                j = loop.index
-                at = builder.gep(models, [builder.mul(builder.load(column), stride)])
-                x_j = _load(builder, numbers, j, _DOUBLE)
-                start = _spread(builder, x_j) if wide else x_j
-                found = _summed(
-                    builder, [start] * vectors, places, wide, numbers, at, stride, j, "fadd"
-                )
-                diagonal = builder.gep(models, [builder.mul(j, stride)])
-                for place, f, total in zip(places, found, totals, strict=True):
-                    scaled = builder.fmul(_load(builder, diagonal, place, kind), f)
-                    value = builder.fadd(builder.load(total), builder.fmul(scaled, f))
-                    builder.store(value, total)
-                builder.store(builder.add(builder.load(column), j), column)
-            for place, total in zip(places, totals, strict=True):
-                builder.store(builder.load(total), _at(builder, quads, place, kind), align=8)
+        def group(j: Any, count: int) -> None:
+            starts = llvm.starts(builder, factors, k, j, count)
+            places, found = _found(builder, kinds[0], starts, numbers, j)
+            scaled, ratios = [], []
+            for place, f in zip(places, found, strict=True):
+                diagonal = llvm.load(builder, factors, place, DOUBLE)
+                v, before = builder.fmul(diagonal, f), builder.load(rest)
+                after = builder.fadd(before, builder.fmul(f, v))
+                ratios.append(builder.fmul(builder.fneg(f), builder.load(inverse)))
+                scaled.append(v)
+                builder.store(builder.fdiv(one, after), inverse)
+                builder.store(after, rest)
+                share = builder.fmul(before, builder.load(inverse))
+                where = llvm.at(builder, factors, place, DOUBLE)
+                builder.store(builder.fmul(diagonal, share), where, align=8)
 
-        _blocks(builder, n, block)
-        return context.get_dummy_value()
+            def pass_on(i: Any, value: Any, kind: Any, first: int) -> None:
+                """Number i of w goes through the columns, which change by what it is there."""
+                for q in range(first, count):
+                    v, ratio = scaled[q], ratios[q]
+                    if kind is VECTOR:
+                        v, ratio = llvm.spread(builder, v), llvm.spread(builder, ratio)
+                    u = llvm.load(builder, starts[q], i, kind)
+                    changed = builder.fadd(u, builder.fmul(value, ratio))
+                    builder.store(changed, llvm.at(builder, starts[q], i, kind), align=8)
+                    value = builder.fadd(value, builder.fmul(u, v))
+                builder.store(value, llvm.at(builder, solved, i, kind), align=8)
+
+            with cgutils.for_range_slice(builder, llvm.word(0), j, llvm.word(WIDE)) as (i, _):
+                pass_on(i, llvm.load(builder, solved, i), VECTOR, 0)
+            for q, place in enumerate(places):
+                pass_on(place, scaled[q], DOUBLE, q + 1)
+
+        llvm.fours(builder, k, group)
+        return builder.fmul(builder.load(rest), weight)
 
     word = types.intp
-    return types.void(mean, quad, word, packed, word, x), generate
+    return types.float64(F, word, x, word, types.float64, w), generate
 
 
 if TYPE_CHECKING:
@@ -283,15 +203,16 @@ if TYPE_CHECKING:
     ) -> None:
         """As ``add_rows``, with ``-=``."""
 
-    def add_squares(
-        line: F64, n: int, weight: float, weights: F64, w_at: int, matrix: F64, count: int
-    ) -> None:
-        """``line[c] += weight · f²``, f = row ``count`` of a matrix of n columns + Σ as above."""
+    def quad(F: F64, at: int, x: F64, k: int) -> float:
+        """``xᵀA⁻¹x`` for the k × k factors at ``at``, which may be in float32.
 
-    def quads(mean: F64, quad: F64, n: int, packed: F64, stride: int, x: F64) -> None:
-        """xᵀθ and xᵀA⁻¹x of n models side by side: number p of model c is at p · stride + c."""
+        Number j of Uᵀx is x_j, then four running sums of the products before j // 4 · 4, then the
+        rest; D_j f_j f_j are added in their order.
+        """
+
+    def rank_one(F: F64, at: int, x: F64, k: int, weight: float, w: F64) -> float:
+        """``factors.rank_one``, four columns at a time: w is read and written once for them."""
 
 else:
-    dot = intrinsic(_dot)
+    dot, quad, rank_one = intrinsic(_dot), intrinsic(_quad), intrinsic(_rank_one)
     add_rows, subtract_rows = intrinsic(_rows("fadd")), intrinsic(_rows("fsub"))
-    add_squares, quads = intrinsic(_squares), intrinsic(_quads)

@@ -142,12 +142,15 @@ class PSLinUCBHybrid(RowWindows, Revisiting, HybridPolicy):
         if self._revisits and self._quick:  # bound once: a test in every call would be paid for
             self._choose = self._look  # type: ignore[method-assign]
 
+    def _models(self) -> list[F64]:
+        return [self._cum, self._pre]
+
     def _score_state(self, x: F64, slots: I64, cross: F64 | None) -> tuple[Any, ...]:
         """What the kernels that score with doubts take."""
         kind, rows = self._given(cross)
         return (
             kind, x, slots, self._features, rows, self._cum, self._shared_rows, self._k,
-            self._alpha, self._out, self._scratch, self._ridge, self._rate, self._step,
+            self._alpha, self._ridge, self._out, self._scratch, self._rate, self._step,
             self._doubts, self._tally,
         )  # fmt: skip
 
@@ -178,7 +181,7 @@ class PSLinUCBHybrid(RowWindows, Revisiting, HybridPolicy):
         )  # fmt: skip
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
-        kind, rows = self._given(None if cross is None else cross[None])
+        kind, rows = self._taught(cross)
         status: int
         if self._scored:
             play = kind, x, slot, self._features, rows, reward
@@ -199,8 +202,8 @@ class PSLinUCBHybrid(RowWindows, Revisiting, HybridPolicy):
     def _loop(self) -> Loop:
         if self._scored:
             test = (
-                self._bounds, self._ridge, self._pre, self._flat, self._pool, self._links,
-                self._table_rows, self._work, self._room, self._regime,
+                self._bounds, self._pre, self._flat, self._pool, self._links, self._table_rows,
+                self._work, self._room, self._regime,
             )  # fmt: skip
             if self._revisits:
                 doubts = self._doubt_state()
@@ -210,15 +213,14 @@ class PSLinUCBHybrid(RowWindows, Revisiting, HybridPolicy):
             "ps_hybrid",
             (
                 *self._hybrid_state(), self._window, self._threshold, self._seed_first,
-                self._exact, self._ridge, self._pre, self._pool, self._links, self._table_rows,
-                self._work,
+                self._exact, self._pre, self._pool, self._links, self._table_rows, self._work,
             ),
         )  # fmt: skip
 
     def _observe_many(
         self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
     ) -> tuple[int, int]:
-        kind, rows = self._given(cross)
+        kind, rows = self._taught(cross)
         if self._scored:
             plays = start, kind, X, slots, self._features, rows, rewards
             if self._revisits:
@@ -245,15 +247,16 @@ class PSLinUCBHybrid(RowWindows, Revisiting, HybridPolicy):
             return
         for slot in slots[(before != self._features[slots]).any(axis=1)].tolist():
             scorehybrid.settle(
-                slot, 0, self._width, self._k, self._bounds.shape[1] - 1, self._pre, self._flat,
-                self._pool, self._links, self._table_rows, self._work,
+                self._kind, slot, 0, self._width, self._k, self._bounds.shape[1] - 1,
+                self._features, self._ridge, self._pre, self._flat, self._pool, self._links,
+                self._table_rows, self._work,
             )  # fmt: skip
 
     def _forget(self, slots: list[int], gone: bool) -> None:
         for slot in () if self._scored else slots:
             hybrid.freeze(
-                slot, self._width, self._k, self._pre, self._shared_rows, self._pool, self._links,
-                self._table_rows, self._work,
+                self._kind, slot, self._width, self._k, self._features, self._ridge, self._pre,
+                self._shared_rows, self._pool, self._links, self._table_rows, self._work,
             )  # fmt: skip
         super()._forget(slots, gone)
 

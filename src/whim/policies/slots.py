@@ -7,7 +7,7 @@ is declared so is reset, grown and saved without further code. ``Policy`` adds t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -44,6 +44,9 @@ class Slots:
 
     name: ClassVar[str] = ""
     _draws: ClassVar[bool] = False
+    # kernels of live calls, their first arguments in hand: half the cost of a call is handing over
+    _pick: Callable[..., Any] | None = None
+    _take: Callable[..., Any] | None = None
     restarts_all: ClassVar[bool] = False  # whether what it reports and restarts is all arms
 
     def __init__(
@@ -93,6 +96,14 @@ class Slots:
         for name, prior in priors.items():
             setattr(self, name, np.zeros((self._capacity, *prior.shape), prior.dtype))
 
+    def _unbind(self) -> None:
+        """To be called when an array is replaced: live calls may hold the old one."""
+        self._pick = self._take = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # copies bind their own arrays; machine code cannot be sent to another process
+        return vars(self) | {"_pick": None, "_take": None}
+
     def _reserve(self, slots: int) -> None:
         if slots <= self._capacity:
             return
@@ -104,12 +115,14 @@ class Slots:
             new[: len(old)] = old
             setattr(self, name, new)
         self._capacity = capacity
+        self._unbind()
         self._out = np.zeros((capacity, 3))
         self._plays += [0] * (capacity - len(self._plays))
 
     def _keep(self, **arrays: npt.NDArray[Any]) -> None:
         """Declare arrays that are not rows of slots: attributes, saved whole."""
         self._kept += [name for name in arrays if name not in self._kept]
+        self._unbind()
         for name, array in arrays.items():
             setattr(self, name, array)
 
