@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,13 @@ def mixed() -> whim.PSLinUCBHybrid:
     return policy
 
 
-MAKERS = [disjoint, mixed]
+def plain() -> whim.LinUCBHybrid:
+    policy = whim.LinUCBHybrid(n_features=4, n_item_features=2)
+    policy.add_arms(["a", "b", "c"], features=[[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    return policy
+
+
+MAKERS = [disjoint, mixed, plain]
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -52,6 +60,9 @@ def test_machine_code_is_called_directly() -> None:
     ):
         assert short_cut.call != short_cut._first
         assert short_cut.kernel.targetoptions[jit._UNCOUNTED] is False
+        assert short_cut.kernel.targetoptions["nogil"] is False  # no waiting for a busy thread
+    for long in (hybrid.hybrid.learn_many, hybrid.hybrid.score):
+        assert long.targetoptions["nogil"] is True
 
 
 def test_without_the_option_kernels_compile_as_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,3 +127,42 @@ def test_an_override_of_the_score_is_heard() -> None:
     policy.update("good", [1.0], 1.0)
     policy.update("bad", [1.0], -1.0)
     assert policy.select([1.0]).arm == "bad"
+
+
+def test_arrays_in_hand_are_let_go_when_they_are_replaced() -> None:
+    """More arms, other features, a copy, a saved state: none of them learns into old arrays."""
+    policy, other = plain(), plain()
+    rng = np.random.default_rng(3)
+    for step in range(60):
+        x = rng.normal(size=4)
+        decision = policy.select(x)
+        assert decision == other.select(x.tolist())  # not by the short cut
+        policy.update(decision.arm, x, 0.5)
+        other.update(decision.arm, x.tolist(), 0.5)
+        if step == 10:
+            assert policy._pick is not None
+            assert policy._take is not None
+        for either in (policy, other):
+            if step == 20:
+                either.add_arms(range(40), features=np.arange(80.0).reshape(40, 2) / 80)
+            if step == 50:
+                either.set_features(["a"], [[0.3, 0.3]])
+        if step == 30:
+            policy = copy.deepcopy(policy)
+            assert policy._pick is None
+        if step == 40:
+            policy = whim.LinUCBHybrid.from_bytes(policy.to_bytes())
+    assert policy.to_bytes() == other.to_bytes()
+
+
+def test_a_vector_that_lies_badly_is_copied() -> None:
+    policy, other = plain(), plain()
+    numbers = np.array([0.5, -0.25, 1.0, 2.0])
+    odd = np.frombuffer(b"." + numbers.tobytes(), np.float64, offset=1)
+    assert not odd.flags.aligned
+    for x in (numbers, odd, np.repeat(numbers, 2)[::2]):
+        for _ in range(3):
+            assert policy.select(x) == other.select(numbers)
+            policy.update("a", x, 1.0)
+            other.update("a", numbers, 1.0)
+    assert policy.to_bytes() == other.to_bytes()

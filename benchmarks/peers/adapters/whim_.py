@@ -30,10 +30,10 @@ class _Learner:
             made = whim.PSLinUCBDisjoint if task.name == "F" else whim.LinUCBDisjoint
             self.policy = made(n_features=task.d, alpha=task.alpha)
             self.policy.add_arms(range(task.n_arms))
-        self.update = self.policy.update
+        self.update, self.decide = self.policy.update, self.policy.select
 
     def select(self, x: np.ndarray, arms: list[int] | None) -> int:
-        arm: int = self.policy.select(x, arms).arm
+        arm: int = self.decide(x, arms).arm
         return arm
 
 

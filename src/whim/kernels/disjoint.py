@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from whim.kernels import factors, windows
-from whim.kernels.jit import inline, jit, lean
+from whim.kernels.jit import inline, jit, lean, live
 from whim.types import F64, I64
 
 __all__ = [
@@ -138,7 +138,7 @@ def best(x: F64, slots: I64, cum: F64, alpha: float) -> tuple[int, float, float,
     return chosen, best, best_mean, best_width
 
 
-@lean
+@live
 def choose(x: F64, slots: I64, cum: F64, alpha: float) -> tuple[int, float, float, float]:
     """Slot, score, mean and width of the best candidate; slot -1 if x is not finite."""
     place, score, mean, width = best(x, slots, cum, alpha)
@@ -162,7 +162,7 @@ def sample(x: F64, slots: I64, cum: F64, alpha: float, noise: F64, out: F64) -> 
     return best
 
 
-@lean
+@live
 def learn_one(row: int, x: F64, r: float, cum: F64, w: F64) -> int:
     """One plain ridge update; NOT_FINITE, and nothing learnt, for such a context."""
     if not factors.finite(x):
@@ -246,7 +246,7 @@ def take(
     return QUIET
 
 
-@lean
+@live
 def observe(
     row: int, x: F64, r: float, window: int, threshold: float, seed_first: bool, ridge: float,
     cum: F64, pre: F64, pool: F64, links: I64, table: I64, work: F64,

@@ -16,7 +16,7 @@ import numpy as np
 
 from whim.kernels import contrast, disjoint, factors, scoretest, windows
 from whim.kernels.disjoint import CHANGED, GROW, NOT_FINITE, QUIET
-from whim.kernels.jit import inline, jit, lean
+from whim.kernels.jit import inline, jit, lean, live
 from whim.types import F64, I64
 
 __all__ = [
@@ -76,7 +76,7 @@ def best(
     return chosen, first
 
 
-@lean
+@live
 def choose(
     x: F64, slots: I64, known: I64, model: I64, played: I64, cum: F64, alpha: float, mark: I64,
     rows: I64, out: F64,
@@ -185,7 +185,7 @@ def _leave(
     kind[own] = ONE
 
 
-@lean
+@live
 def observe(
     slot: int, x: F64, r: float, own: int, bounds: F64, shared: F64, never: F64, ridge: float,
     model: I64, kind: I64, played: I64, ends: I64, clock: I64, past: F64, cum: F64, flat: F64,

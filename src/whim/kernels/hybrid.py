@@ -17,7 +17,7 @@ import numpy as np
 
 from whim.kernels import factors, lanes, uniform, vectors, windows
 from whim.kernels.disjoint import CHANGED, GROW, NOT_FINITE, POPS, QUIET, SEEDED
-from whim.kernels.jit import inline, jit, lean
+from whim.kernels.jit import inline, jit, live
 from whim.types import F64, I64
 
 __all__ = [
@@ -36,13 +36,13 @@ FEW = 3  # candidates that are sooner done one by one than side by side
 
 @inline
 def columns(n: int) -> int:
-    """Columns for n candidates side by side: whole vectors."""
+    """Columns for n candidates side by side, or numbers for n: whole vectors."""
     return (n + 3) & ~3
 
 
 def room(n: int, d: int, m: int, k: int) -> int:
     """Numbers of scratch for n candidates."""
-    return (factors.packed_size(d) + 2 * d + m + k + 3) * ((n + 3) & ~3) + k
+    return (factors.packed_size(d) + 2 * d + m + k + 6) * ((n + 3) & ~3) + k
 
 
 @inline
@@ -95,7 +95,8 @@ def _side_by_side(
 ) -> tuple[F64, F64, F64, F64, F64, F64]:
     """Candidates in columns: y, λA⁻¹x, room for u, xᵀt + uᵀβ, xᵀA⁻¹x and |u|², if R = 0."""
     n, d, m = slots.shape[0], x.shape[0], features.shape[1]
-    size, wide, last = d * (d + 1) // 2 + d, columns(n), n - 1
+    wide, last = columns(n), n - 1
+    size = min(columns(d * (d + 1) // 2 + d), cum.shape[1])  # whole vectors, of R if need be
     P = scratch[: size * wide].reshape((size, wide))
     rest = scratch[size * wide :]
     Y = rest[: m * wide].reshape((m, wide))
@@ -110,8 +111,9 @@ def _side_by_side(
         lanes.beside(P, wide, c, cum, a, b, e, f, size)
         lanes.beside(Y, wide, c, features, a, b, e, f, m)
     lanes.solve(W, mean, square, wide, P, x)
-    for i in range(d * wide):
-        flat[i] *= ridge
+    if ridge != 1.0:
+        for i in range(d * wide):
+            flat[i] *= ridge
     lanes.crossed(mean, length, wide, Y, W, shared[CUM], k * (k + 1) // 2)
     return Y, W, U, mean, square, length
 
@@ -212,7 +214,7 @@ def best(
     return found, score_found, mean_found, width_found
 
 
-@lean
+@live
 def choose(
     features: F64, cum: F64, shared: F64, alpha: float, ridge: float, scratch: F64, x: F64,
     slots: I64,
@@ -297,7 +299,7 @@ def leave(shared: F64, which: int, g: float, error: float, u: F64, h: F64, v: F6
         shared[which, beta + j] -= h[j] * gain
 
 
-@lean
+@live
 def learn_one(
     kind: int, features: F64, cross: F64, cum: F64, shared: F64, k: int, ridge: float, work: F64,
     x: F64, row: int, r: float,
@@ -485,7 +487,7 @@ def _observe(
     return QUIET
 
 
-@lean
+@live
 def observe(
     kind: int, x: F64, row: int, features: F64, cross: F64, r: float, window: int,
     threshold: float, seed_first: bool, exact: bool, ridge: float, cum: F64, pre: F64,

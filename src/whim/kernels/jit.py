@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-__all__ = ["Direct", "again", "cache_folder", "inline", "jit", "lean", "source_digest"]
+__all__ = ["Direct", "again", "cache_folder", "inline", "jit", "lean", "live", "source_digest"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -85,21 +85,34 @@ def jit(function: Function) -> Function:
 
 
 def lean(function: Function) -> Function:
-    """As ``jit``, for a live call that allocates nothing: numba then counts no references.
+    """As ``jit``, for a kernel that allocates nothing: numba then counts no references.
 
-    Taking an array in costs half as much, and a live call takes in many. A numba without the
-    option, which is not promised, compiles as ``jit`` does.
+    Taking an array in costs half as much. A numba without the option, which is not promised,
+    compiles as ``jit`` does.
     """
-    counted = jit(function)
+    return _uncounted(function, nogil=True)
+
+
+def live(function: Function) -> Function:
+    """As ``lean``, for a live call, which keeps the interpreter lock.
+
+    It is over in a microsecond; whoever gave the lock away would wait five milliseconds to get it
+    back from a busy thread.
+    """
+    return _uncounted(function, nogil=False)
+
+
+def _uncounted(function: Function, **how: Any) -> Function:
+    counted = _compiled(function, inline="never", **how)
     target = getattr(counted, "targetdescr", None)
     if not hasattr(getattr(target, "options", None), _UNCOUNTED):
         return counted
-    return _compiled(function, inline="never", **{_UNCOUNTED: False})
+    return _compiled(function, inline="never", **how, **{_UNCOUNTED: False})
 
 
 def again(kernel: Function) -> Function:
-    """The same ``lean`` kernel once more, for arguments of other types: see ``Direct``."""
-    return lean(cast(Any, kernel).py_func)  # type: ignore[no-any-return]
+    """The same ``live`` kernel once more, for arguments of other types: see ``Direct``."""
+    return live(cast(Any, kernel).py_func)  # type: ignore[no-any-return]
 
 
 def inline(function: Function) -> Function:
@@ -142,7 +155,7 @@ def _compiled(function: Function, **how: Any) -> Function:
     before = config.CACHE_DIR
     config.CACHE_DIR = "" if _FOLDER is None else str(_FOLDER)
     try:
-        options = {"cache": _FOLDER is not None, "nogil": True, "error_model": "numpy"}
-        return cast(Function, njit(**options, **how)(function))
+        options = {"cache": _FOLDER is not None, "nogil": True, "error_model": "numpy"} | how
+        return cast(Function, njit(**options)(function))
     finally:
         config.CACHE_DIR = before

@@ -17,7 +17,7 @@ import math
 
 from whim.kernels import disjoint, factors, hybrid, lanes, scorehybrid, scoretest, vectors
 from whim.kernels.disjoint import CHANGED, GROW, NOT_FINITE, QUIET
-from whim.kernels.jit import inline, jit, lean
+from whim.kernels.jit import inline, jit, lean, live
 from whim.types import F64, I64
 
 __all__ = [
@@ -139,7 +139,7 @@ def score(
     return best
 
 
-@lean
+@live
 def choose(
     x: F64, slots: I64, cum: F64, alpha: float, ridge: float, rate: float, step: int, doubts: F64,
     tally: F64, out: F64,
@@ -172,7 +172,7 @@ def take(
     return status
 
 
-@lean
+@live
 def observe(
     row: int, x: F64, r: float, step: int, alpha: float, rate: float, doubts: F64, tally: F64,
     bounds: F64, ridge: float, cum: F64, flat: F64, pool: F64, links: I64, table: I64, work: F64,
@@ -245,7 +245,7 @@ def score_hybrid(
     return best
 
 
-@lean
+@live
 def choose_hybrid(
     kind: int, x: F64, slots: I64, features: F64, cross: F64, cum: F64, shared: F64, k: int,
     alpha: float, ridge: float, out: F64, scratch: F64, rate: float, step: int, doubts: F64,
@@ -285,7 +285,7 @@ def _take_hybrid(
     return status
 
 
-@lean
+@live
 def observe_hybrid(
     kind: int, x: F64, row: int, features: F64, cross: F64, r: float, step: int, alpha: float,
     rate: float, doubts: F64, tally: F64, bounds: F64, ridge: float, cum: F64, pre: F64,

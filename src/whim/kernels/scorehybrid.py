@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from whim.kernels import factors, hybrid, scoretest, windows
 from whim.kernels.disjoint import CHANGED, GROW, NOT_FINITE, QUIET
-from whim.kernels.jit import inline, jit, lean
+from whim.kernels.jit import inline, jit, lean, live
 from whim.types import F64, I64
 
 __all__ = ["observe", "observe_many", "settle", "take"]
@@ -92,7 +92,7 @@ def take(
     return CHANGED
 
 
-@lean
+@live
 def observe(
     kind: int, x: F64, row: int, features: F64, cross: F64, r: float, bounds: F64, ridge: float,
     cum: F64, pre: F64, flat: F64, shared: F64, k: int, pool: F64, links: I64, table: I64,

@@ -20,7 +20,7 @@ import numpy as np
 
 from whim.kernels import factors, law, windows
 from whim.kernels.disjoint import CHANGED, GROW, NOT_FINITE, QUIET
-from whim.kernels.jit import inline, jit, lean
+from whim.kernels.jit import inline, jit, lean, live
 from whim.types import F64, I64
 
 __all__ = [
@@ -368,7 +368,7 @@ def take(
     return CHANGED
 
 
-@lean
+@live
 def observe(
     row: int, x: F64, r: float, bounds: F64, ridge: float, cum: F64, flat: F64, pool: F64,
     links: I64, table: I64, work: F64, room: F64, scratch: F64,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from whim.kernels import factors
-from whim.kernels.jit import inline, lean
+from whim.kernels.jit import inline, lean, live
 from whim.types import F64, I64
 
 __all__ = ["MARKS", "PLAYS", "learn_residual", "observe", "observe_many", "take"]
@@ -19,7 +19,7 @@ PLAYS, COUNT, SQUARES, UP, DOWN = range(5)
 MARKS = 5
 
 
-@lean
+@live
 def learn_residual(row: int, x: F64, r: float, cum: F64, w: F64) -> tuple[int, float]:
     """One ridge update; its status, and the residual r - xᵀθ under the model before it."""
     if not factors.finite(x):
@@ -63,7 +63,7 @@ def take(
     return QUIET
 
 
-@lean
+@live
 def observe(
     row: int, x: F64, r: float, warmup: int, squared: bool, drift: float, threshold: float,
     ridge: float, cum: F64, marks: F64, work: F64,

@@ -174,14 +174,13 @@ class Policy(Slots, ABC):
         if slots is None:
             slots = self._candidates(None)  # says that there is no arm
         given: Any = x  # an array as the kernels want it passes at once
-        plain = given.__class__ is _ARRAY and given.dtype is _F64 and given.shape == self._shape
-        if plain and self._pick is not None and cross is None:  # which looks at the rest itself
-            slot, score, mean, width = self._pick(given, slots)
-            if slot >= 0:
-                self._last = given
-                return _new(Decision, (self._table.id_of[slot], score, mean, width))
-        if plain and given.flags.carray:
-            context = self._last = given
+        if given.__class__ is _ARRAY and given.dtype is _F64 and given.shape == self._shape:
+            if self._pick is not None and cross is None:  # which looks at the rest itself
+                slot, score, mean, width = self._pick(given, slots)
+                if slot >= 0:
+                    self._last = given
+                    return _new(Decision, (self._table.id_of[slot], score, mean, width))
+            context = self._last = given if given.flags.carray else self._context(x)
         else:
             context = self._context(x)
         z = None if cross is None and self._builds_cross else self._crossed(cross, len(slots))
@@ -352,19 +351,23 @@ class Policy(Slots, ABC):
         slot = self._table.slot_of.get(arm) if arm.__class__ in _NAMES else None
         if slot is None:
             slot = self._table.slot(arm)
-        bound = self._take is not None and cross is None  # a kernel that looks at x itself
         given: Any = x  # the array of the last decision has been looked at
-        if given is self._last and given.dtype is _F64 and (bound or given.shape == self._shape):
-            context = given
-        else:
-            context = self._context(x)
+        take = self._take if cross is None else None
+        if take is not None and given is self._last and given.dtype is _F64:
+            plain = reward.__class__ is float and -_LARGEST <= reward <= _LARGEST
+            if plain and not take(given, slot, reward):
+                self._step += 1
+                self._plays[slot] += 1
+                return None
+        seen = given is self._last and given.shape == self._shape and given.dtype is _F64
+        context = given if seen else self._context(x)
         if reward.__class__ is not float or not -_LARGEST <= reward <= _LARGEST:
             reward = checks.real("reward", reward)
         z = None if cross is None and self._builds_cross else self._cross_row(cross)
-        if bound:
-            status: int = self._take(context, slot, reward)  # type: ignore[misc]
-        else:
+        if take is None:
             status = self._observe(slot, context, z, reward)
+        else:
+            status = take(context, slot, reward)
         if status:
             if status == GROW:
                 self._grow_pool()
