@@ -31,12 +31,12 @@ def _alone(F, row, x, w):
 
 @jit
 def _crossed(mean, length, n, Y, W, weights, at):
-    lanes.crossed(mean, length, n, Y, W, weights, at)
+    lanes.crossed(mean, length, n, Y, Y.shape[0], W, W.shape[0], weights, at)
 
 
 @jit
 def _kron(U, n, Y, W, stride):
-    lanes.kron(U, n, Y, W, stride)
+    lanes.kron(U, n, Y, Y.shape[0], W, W.shape[0], stride)
 
 
 @jit

@@ -30,11 +30,9 @@ class _Learner:
             made = whim.PSLinUCBDisjoint if task.name == "F" else whim.LinUCBDisjoint
             self.policy = made(n_features=task.d, alpha=task.alpha)
             self.policy.add_arms(range(task.n_arms))
-        self.update, self.decide = self.policy.update, self.policy.select
-
-    def select(self, x: np.ndarray, arms: list[int] | None) -> int:
-        arm: int = self.decide(x, arms).arm
-        return arm
+        decide = self.policy.select
+        self.select = lambda x, arms: decide(x, arms).arm
+        self.update = self.policy.update
 
 
 def learner(task: Task) -> _Learner:

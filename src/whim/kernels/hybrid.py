@@ -22,7 +22,7 @@ from whim.types import F64, I64
 
 __all__ = [
     "CUM", "GIVEN", "MIXED", "PLAIN", "PRE", "apart", "best", "choose", "columns", "feature",
-    "freeze", "join", "learn_many", "learn_one", "leave", "observe", "observe_many", "own",
+    "freeze", "join", "learn", "learn_many", "learn_one", "leave", "observe", "observe_many", "own",
     "pack", "recorded", "restart", "room", "score", "theta", "trade", "turn",
 ]  # fmt: skip
 
@@ -93,17 +93,14 @@ def apart(
 def _side_by_side(
     x: F64, slots: I64, features: F64, cum: F64, shared: F64, ridge: float, k: int, scratch: F64
 ) -> tuple[F64, F64, F64, F64, F64, F64]:
-    """Candidates in columns: y, λA⁻¹x, room for u, xᵀt + uᵀβ, xᵀA⁻¹x and |u|², if R = 0."""
+    """Candidates side by side: y, λA⁻¹x, room for u, xᵀt + uᵀβ, xᵀA⁻¹x and |u|², if R = 0."""
     n, d, m = slots.shape[0], x.shape[0], features.shape[1]
     wide, last = columns(n), n - 1
     size = min(columns(d * (d + 1) // 2 + d), cum.shape[1])  # whole vectors, of R if need be
-    P = scratch[: size * wide].reshape((size, wide))
-    rest = scratch[size * wide :]
-    Y = rest[: m * wide].reshape((m, wide))
-    rest = rest[m * wide :]
-    flat = rest[: d * wide]
-    rest = rest[d * wide :]
-    W, U, rest = flat.reshape((d, wide)), rest[: k * wide], rest[k * wide :]
+    P, rest = scratch[: size * wide], scratch[size * wide :]  # flat: reshaping is a call
+    Y, rest = rest[: m * wide], rest[m * wide :]
+    W, rest = rest[: d * wide], rest[d * wide :]
+    U, rest = rest[: k * wide], rest[k * wide :]
     mean, square, length = rest[:wide], rest[wide : 2 * wide], rest[2 * wide : 3 * wide]
     for c in range(0, wide, 4):  # past the end, the last candidate once more
         a, b = slots[c], slots[min(c + 1, last)]
@@ -113,8 +110,8 @@ def _side_by_side(
     lanes.solve(W, mean, square, wide, P, x)
     if ridge != 1.0:
         for i in range(d * wide):
-            flat[i] *= ridge
-    lanes.crossed(mean, length, wide, Y, W, shared[CUM], k * (k + 1) // 2)
+            W[i] *= ridge
+    lanes.crossed(mean, length, wide, Y, m, W, d, shared[CUM], k * (k + 1) // 2)
     return Y, W, U, mean, square, length
 
 
@@ -135,16 +132,15 @@ def score(
     Y, W, U, mean, square, _ = _side_by_side(x, slots, features, cum, shared, ridge, k, scratch)
     if features.shape[1] == 0:
         U[:] = 0.0
-    lanes.kron(U, wide, Y, W, wide)
+    lanes.kron(U, wide, Y, features.shape[1], W, x.shape[0], wide)
     if kind != PLAIN:
         more = scratch[scratch.shape[0] - k :]
-        by_column = U.reshape((k, wide))
         for c in range(n):
             z = cross[c] if kind == GIVEN else more
             _rest(kind, cum, slots[c], x, z, features, more)
             mean[c] += vectors.dot(shared[CUM], beta, more, k)
             for j in range(k):
-                by_column[j, c] += more[j]
+                U[j * wide + c] += more[j]
     lanes.forms(square, wide, shared[CUM], U, k)
 
     best = 0
@@ -181,28 +177,28 @@ def best(
     for c in range(n):
         sure = max(sure, least[c])
     left = 0
-    for c in range(n):
-        if not most[c] < sure:
-            most[left] = c
-            left += 1
+    for c in range(n):  # without a branch that nobody could foresee
+        out = most[c] < sure
+        most[left] = c
+        left += 1 - out
     few = left <= FEW
-    u = U[:k]
+    u, wide = U[:k], np.uint64(columns(n))
     for i in range(np.uint64(left)):
         place = np.uint64(most[i])
         if few:
             for h in range(m):
                 for j in range(d):
-                    u[h * d + j] = Y[h, place] * W[j, place]
+                    u[h * d + j] = Y[h * wide + place] * W[j * wide + place]
             square[i] = square[place] + vectors.quad(shared[CUM], 0, u, k)
         else:  # side by side, those who may win in front
             for h in range(m):
-                Y[h, i] = Y[h, place]
+                Y[h * wide + i] = Y[h * wide + place]
             for j in range(d):
-                W[j, i] = W[j, place]
+                W[j * wide + i] = W[j * wide + place]
             square[i] = square[place]
         mean[i] = mean[place]
     if not few:
-        lanes.kron(U, columns(left), Y, W, columns(n))
+        lanes.kron(U, columns(left), Y, features.shape[1], W, x.shape[0], columns(n))
         lanes.forms(square, columns(left), shared[CUM], U, k)
 
     found, score_found, mean_found, width_found = 0, -np.inf, 0.0, 0.0
@@ -229,12 +225,11 @@ def choose(
     return slots[place] if place >= 0 else -1, value, mean, width
 
 
-@jit
-def own(
+@inline
+def _own(
     kind: int, M: F64, row: int, x: F64, z: F64, features: F64, ridge: float, r: float, w: F64,
     u: F64,
 ) -> tuple[float, float]:  # fmt: skip
-    """Let the arm's own model learn; leaves u of the model before, returns g and the error e."""
     d, k = x.shape[0], u.shape[0]
     at = d * (d + 1) // 2
     if kind == PLAIN:
@@ -253,6 +248,15 @@ def own(
                 R_i[j] += step * u[j]
     _cast(features, row, ridge, w, d, u)
     return g, error
+
+
+@jit
+def own(
+    kind: int, M: F64, row: int, x: F64, z: F64, features: F64, ridge: float, r: float, w: F64,
+    u: F64,
+) -> tuple[float, float]:  # fmt: skip
+    """Let the arm's own model learn; leaves u of the model before, returns g and the error e."""
+    return _own(kind, M, row, x, z, features, ridge, r, w, u)
 
 
 @inline
@@ -274,15 +278,20 @@ def turn(M: F64, row: int, change: F64, ridge: float, d: int, k: int) -> None:
                 M[row, at + i * k + h * d + j] -= change[h] * ridge * A_inv[i, j]
 
 
-@jit
-def join(shared: F64, which: int, g: float, error: float, u: F64, h: F64) -> None:
-    """Let β learn: one least-squares step with feature u, target e and weight g."""
+@inline
+def _join(shared: F64, which: int, g: float, error: float, u: F64, h: F64) -> None:
     k = u.shape[0]
     beta = k * (k + 1) // 2
     miss = error - factors.predict(shared, which, u)
     gain = g * miss / factors.rank_one(shared, which, u, g, h)
     for j in range(k):
         shared[which, beta + j] += h[j] * gain
+
+
+@jit
+def join(shared: F64, which: int, g: float, error: float, u: F64, h: F64) -> None:
+    """Let β learn: one least-squares step with feature u, target e and weight g."""
+    _join(shared, which, g, error, u, h)
 
 
 @jit
@@ -299,23 +308,27 @@ def leave(shared: F64, which: int, g: float, error: float, u: F64, h: F64, v: F6
         shared[which, beta + j] -= h[j] * gain
 
 
+@inline
+def learn(
+    kind: int, x: F64, row: int, z: F64, features: F64, r: float, cum: F64, shared: F64,
+    ridge: float, work: F64,
+) -> None:  # fmt: skip
+    """One play under LinUCB-Hybrid; z counts if given."""
+    u, w = work[1, : z.shape[0]], work[2]
+    g, error = _own(kind, cum, row, x, z, features, ridge, r, w, u)
+    _join(shared, CUM, g, error, u, w)
+
+
 @live
 def learn_one(
-    kind: int, features: F64, cross: F64, cum: F64, shared: F64, k: int, ridge: float, work: F64,
-    x: F64, row: int, r: float,
-) -> int:  # fmt: skip
-    """One play under LinUCB-Hybrid; ``cross`` holds the played arm's row, if any.
-
-    Returns NOT_FINITE, too, if x is not an array as kernels want it.
-    """
-    fits = kind != PLAIN or x.shape[0] * features.shape[1] == k
+    features: F64, cum: F64, shared: F64, ridge: float, work: F64, x: F64, row: int, r: float
+) -> int:
+    """``learn`` if z is PLAIN; NOT_FINITE, too, if x is not an array as kernels want it."""
+    k = work.shape[1]
+    fits = x.shape[0] * features.shape[1] == k
     if not (fits and factors.lies_well(x) and factors.finite(x)):
         return NOT_FINITE
-    z, u, w = work[0, :k], work[1, :k], work[2]
-    if kind == GIVEN:
-        feature(kind, x, features, row, cross, 0, z)
-    g, error = own(kind, cum, row, x, z, features, ridge, r, w, u)
-    join(shared, CUM, g, error, u, w)
+    learn(PLAIN, x, row, work[0], features, r, cum, shared, ridge, work)
     return QUIET
 
 
@@ -325,12 +338,11 @@ def learn_many(
     k: int, ridge: float, work: F64,
 ) -> None:  # fmt: skip
     """Plays in order under LinUCB-Hybrid."""
-    z, u, w = work[0, :k], work[1, :k], work[2]
+    z = work[0, :k]
     for i in range(slots.shape[0]):
         if kind == GIVEN:
             feature(kind, X[i], features, slots[i], cross, i, z)
-        g, error = own(kind, cum, slots[i], X[i], z, features, ridge, rewards[i], w, u)
-        join(shared, CUM, g, error, u, w)
+        learn(kind, X[i], slots[i], z, features, rewards[i], cum, shared, ridge, work)
 
 
 @jit

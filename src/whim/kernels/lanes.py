@@ -121,22 +121,21 @@ def _beside(
         width = cgutils.unpack_tuple(builder, array.shape, 2)[1]
         lines = [builder.gep(array.data, [builder.mul(row, width)]) for row in rows]
         whole = builder.and_(count, llvm.word(-WIDE))
+        pair = ir.VectorType(DOUBLE, 2)
 
         def mixed(one: Any, other: Any, *lanes: int) -> Any:
             order = ir.Constant(ir.VectorType(ir.IntType(32), WIDE), lanes)
             return builder.shuffle_vector(one, other, order)
 
         with cgutils.for_range_slice(builder, llvm.word(0), whole, llvm.word(WIDE)) as (p, _):
-            one, two, three, four = (llvm.load(builder, line, p) for line in lines)
-            even, odd = mixed(one, two, 0, 4, 2, 6), mixed(one, two, 1, 5, 3, 7)
-            later_even, later_odd = mixed(three, four, 0, 4, 2, 6), mixed(three, four, 1, 5, 3, 7)
-            turned = (
-                mixed(even, later_even, 0, 1, 4, 5), mixed(odd, later_odd, 0, 1, 4, 5),
-                mixed(even, later_even, 2, 3, 6, 7), mixed(odd, later_odd, 2, 3, 6, 7),
-            )  # fmt: skip
-            for q, value in enumerate(turned):
-                place = builder.mul(builder.add(p, llvm.word(q)), n)
-                builder.store(value, llvm.at(builder, target, place), align=8)
+            for half in range(0, WIDE, 2):  # two numbers of a row at a time: loads do the turning
+                here = builder.add(p, llvm.word(half))
+                one, two, three, four = (llvm.load(builder, line, here, pair) for line in lines)
+                outer, inner = mixed(one, three, 0, 1, 2, 3), mixed(two, four, 0, 1, 2, 3)
+                turned = mixed(outer, inner, 0, 4, 2, 6), mixed(outer, inner, 1, 5, 3, 7)
+                for q, value in enumerate(turned):
+                    place = builder.mul(builder.add(here, llvm.word(q)), n)
+                    builder.store(value, llvm.at(builder, target, place), align=8)
         with cgutils.for_range_slice(builder, whole, count, llvm.word(1)) as (p, _):
             row = builder.mul(p, n)
             for lane, line in enumerate(lines):
@@ -149,18 +148,19 @@ def _beside(
 
 
 def _crossed(
-    typing: Any, mean: Any, length: Any, n: Any, Y: Any, W: Any, weights: Any, at: Any
-) -> Any:
+    typing: Any, mean: Any, length: Any, n: Any, Y: Any, m: Any, W: Any, d: Any, weights: Any,
+    at: Any,
+) -> Any:  # fmt: skip
     llvm.check(mean, length, Y, W, weights)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        mean, length, n, Y, W, weights, at = arguments
+        mean, length, n, Y, m, W, d, weights, at = arguments
         kinds = signature.args
         means = llvm.start(context, builder, kinds[0], mean, llvm.word(0))
         lengths = llvm.start(context, builder, kinds[1], length, llvm.word(0))
-        first = llvm.start(context, builder, kinds[5], weights, at)
-        y, w = (context.make_array(kinds[i])(context, builder, a) for i, a in ((3, Y), (4, W)))
-        m, d = (cgutils.unpack_tuple(builder, array.shape, 2)[0] for array in (y, w))
+        first = llvm.start(context, builder, kinds[7], weights, at)
+        y = llvm.start(context, builder, kinds[3], Y, llvm.word(0))
+        w = llvm.start(context, builder, kinds[5], W, llvm.word(0))
 
         def block(c: Any, vectors: int) -> None:
             places = llvm.places(builder, c, vectors)
@@ -171,7 +171,7 @@ def _crossed(
                 with cgutils.for_range(builder, count) as loop:
                     row = builder.mul(loop.index, n)
                     for place, total in zip(places, sums, strict=True):
-                        number = llvm.load(builder, array.data, builder.add(row, place))
+                        number = llvm.load(builder, array, builder.add(row, place))
                         llvm.add(builder, total, number, number)
                 return [builder.load(total) for total in sums]
 
@@ -182,11 +182,9 @@ def _crossed(
             with cgutils.for_range(builder, m) as loop:
                 row = builder.mul(loop.index, n)
                 part = builder.gep(first, [builder.mul(loop.index, d)])
-                sums = llvm.summed(builder, zeros, places, True, part, w.data, n, d, "fadd")
+                sums = llvm.summed(builder, zeros, places, True, part, w, n, d, "fadd")
                 for place, value, total in zip(places, sums, totals, strict=True):
-                    llvm.add(
-                        builder, total, llvm.load(builder, y.data, builder.add(row, place)), value
-                    )
+                    llvm.add(builder, total, llvm.load(builder, y, builder.add(row, place)), value)
             for place, total in zip(places, totals, strict=True):
                 builder.store(builder.load(total), llvm.at(builder, means, place), align=8)
 
@@ -194,33 +192,33 @@ def _crossed(
         return context.get_dummy_value()
 
     word = types.intp
-    return types.void(mean, length, word, Y, W, weights, word), generate
+    return types.void(mean, length, word, Y, word, W, word, weights, word), generate
 
 
-def _kron(typing: Any, U: Any, n: Any, Y: Any, W: Any, stride: Any) -> Any:
+def _kron(typing: Any, U: Any, n: Any, Y: Any, m: Any, W: Any, d: Any, stride: Any) -> Any:
     llvm.check(U, Y, W)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        U, n, Y, W, stride = arguments
+        U, n, Y, m, W, d, stride = arguments
         kinds = signature.args
         target = llvm.start(context, builder, kinds[0], U, llvm.word(0))
-        y, w = (context.make_array(kinds[i])(context, builder, a) for i, a in ((2, Y), (3, W)))
-        m, d = (cgutils.unpack_tuple(builder, array.shape, 2)[0] for array in (y, w))
+        y = llvm.start(context, builder, kinds[2], Y, llvm.word(0))
+        w = llvm.start(context, builder, kinds[4], W, llvm.word(0))
         row = llvm.variable(builder, llvm.word(0))
         with cgutils.for_range(builder, m) as outer:
             left = builder.mul(outer.index, stride)
             with cgutils.for_range(builder, d) as inner:
                 right, at = builder.mul(inner.index, stride), builder.load(row)
                 with cgutils.for_range_slice(builder, llvm.word(0), n, llvm.word(WIDE)) as (c, _):
-                    one = llvm.load(builder, y.data, builder.add(left, c))
-                    other = llvm.load(builder, w.data, builder.add(right, c))
+                    one = llvm.load(builder, y, builder.add(left, c))
+                    other = llvm.load(builder, w, builder.add(right, c))
                     where = llvm.at(builder, target, builder.add(at, c))
                     builder.store(builder.fmul(one, other), where, align=8)
                 builder.store(builder.add(at, n), row)
         return context.get_dummy_value()
 
     word = types.intp
-    return types.void(U, word, Y, W, word), generate
+    return types.void(U, word, Y, word, W, word, word), generate
 
 
 def _forms(typing: Any, square: Any, n: Any, F: Any, U: Any, k: Any) -> Any:
@@ -292,10 +290,15 @@ if TYPE_CHECKING:
     def solve(W: F64, mean: F64, quad: F64, n: int, packed: F64, x: F64) -> None:
         """As ``quads`` with n columns, and A⁻¹x of model c into column c of ``W``."""
 
-    def crossed(mean: F64, length: F64, n: int, Y: F64, W: F64, weights: F64, at: int) -> None:
-        """With u = kron(y, w) of a column: ``mean += Σ weights[at + j] u_j``, ``length = |u|²``."""
+    def crossed(
+        mean: F64, length: F64, n: int, Y: F64, m: int, W: F64, d: int, weights: F64, at: int
+    ) -> None:
+        """With u = kron(y, w) of a column: ``mean += Σ weights[at + j] u_j``, ``length = |u|²``.
 
-    def kron(U: F64, n: int, Y: F64, W: F64, stride: int) -> None:
+        ``Y`` has m rows, ``W`` d.
+        """
+
+    def kron(U: F64, n: int, Y: F64, m: int, W: F64, d: int, stride: int) -> None:
         """Column c of ``U`` (n of them) becomes kron(y, w) of column c of ``Y`` and ``W``."""
 
     def forms(square: F64, n: int, F: F64, U: F64, k: int) -> None:

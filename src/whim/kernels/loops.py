@@ -287,8 +287,9 @@ def _hybrid_decide(
 
 @inline
 def _hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    cum, shared, k, _, ridge, kind, features, rows, _, work = s
-    return hybrid.learn_one(kind, features, rows, cum, shared, k, ridge, work, x, row, r)
+    cum, shared, k, _, ridge, kind, features, _, _, work = s
+    hybrid.learn(kind, x, row, work[0, :k], features, r, cum, shared, ridge, work)
+    return QUIET
 
 
 @inline

@@ -179,7 +179,7 @@ class Policy(Slots, ABC):
                 slot, score, mean, width = self._pick(given, slots)
                 if slot >= 0:
                     self._last = given
-                    return _new(Decision, (self._table.id_of[slot], score, mean, width))
+                    return _new(Decision, (self._id_of[slot], score, mean, width))
             context = self._last = given if given.flags.carray else self._context(x)
         else:
             context = self._context(x)
@@ -348,7 +348,7 @@ class Policy(Slots, ABC):
         cross
             The played arm's row, if ``select`` was given cross features.
         """
-        slot = self._table.slot_of.get(arm) if arm.__class__ in _NAMES else None
+        slot = self._slot_of.get(arm) if arm.__class__ in _NAMES else None
         if slot is None:
             slot = self._table.slot(arm)
         given: Any = x  # the array of the last decision has been looked at

@@ -141,14 +141,14 @@ class HybridPolicy(Policy):
         return batch.bounds(X, T, P, self._alpha)
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
-        kind, rows = self._taught(cross)
-        state = (
-            kind, self._features, rows, self._cum, self._shared_rows, self._k, self._ridge,
-            self._work,
-        )  # fmt: skip
+        if cross is not None or self._kind != hybrid.PLAIN:
+            checks.vector("x", x, self._d)
+            rows = None if cross is None else cross[None]
+            self._observe_many(0, np.array([slot]), x[None], rows, np.array([reward]))
+            return QUIET
+        state = self._features, self._cum, self._shared_rows, self._ridge, self._work
         status: int = _LEARN.call(*state, x, slot, reward)
-        if cross is None:
-            self._take = _LEARN.bound(state)
+        self._take = _LEARN.bound(state)
         return status
 
     def _loop(self) -> Loop | None:

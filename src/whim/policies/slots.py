@@ -211,6 +211,8 @@ class Slots:
         return missing
 
     def _relist(self) -> None:
+        # the table's own, near at hand for live calls
+        self._slot_of, self._id_of = self._table.slot_of, self._table.id_of
         self._asked_ids: list[ArmId] = []
         self._asked_slots: I64 = np.zeros(0, np.int64)
         self._live = self._table.live
