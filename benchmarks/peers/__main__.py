@@ -32,6 +32,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few short rounds: to see it work")
     parser.add_argument("--only", default=",".join(parts.PARTS), metavar="PART,PART")
+    parser.add_argument(
+        "--works", default=",".join(parts.LIVE), metavar="WORK,WORK", help="of the part live"
+    )
     parser.add_argument("--peers", default=",".join(PEERS), metavar="NAME,NAME")
     parser.add_argument("--json", type=Path, metavar="FILE", help="results are merged into this")
     given = parser.parse_args()
@@ -39,9 +42,11 @@ def main() -> int:
     names = [name for name in given.peers.split(",") if name]
     _known(parser, "part", given.only.split(","), parts.PARTS)
     _known(parser, "peer", names, tuple(PEERS))
+    works = given.works.split(",")
+    _known(parser, "work", works, parts.LIVE)
     path = given.json or (_QUICK if given.quick else RESULTS)
     try:
-        return _run(chosen, parts.Setting(names, given.quick), path)
+        return _run(chosen, parts.Setting(names, given.quick, works), path)
     except KeyboardInterrupt:
         progress(f"stopped; the parts that were finished are in {path.name}")
         return 130
@@ -60,10 +65,13 @@ def _run(chosen: list[str], setting: parts.Setting, path: Path) -> int:
     content |= {"machine": about, "quick": setting.quick}
     if {"live", "batch", "growth", "starts", "logs"} & set(chosen):
         content["peers"] = content.get("peers", {}) | _installed(setting.peers)
-    parts.warm(chosen)
+    parts.warm(chosen, setting.works)
     made = content.setdefault("parts", {})
     for part in chosen:
+        before = made.get(part, {}).get("found", {}) if part == "live" else {}
         made[part] = _part(part, setting)
+        if before and "found" in made[part]:  # works that were not asked for stay
+            made[part]["found"] = before | made[part]["found"]
         content["bars"] = bars.bars(made)
         _save(path, content)
         print(f"\n== {part}\n")

@@ -12,7 +12,7 @@ from benchmarks.peers.driver import TASKS, Gone, Process, side_by_side
 from benchmarks.peers.driver import table as live_table
 from benchmarks.peers.fresh import fresh
 
-__all__ = ["PARTS", "Setting", "run", "show", "warm"]
+__all__ = ["LIVE", "PARTS", "Setting", "run", "show", "warm"]
 
 PARTS = ("live", "limit", "decision", "batch", "starts", "logs", "growth", "regret")
 LIVE = ("A", "B", "D", "E", "F")
@@ -25,6 +25,7 @@ class Setting:
 
     peers: list[str]
     quick: bool
+    works: list[str]
 
     @property
     def all(self) -> list[str]:
@@ -36,7 +37,8 @@ def run(part: str, setting: Setting) -> Any:
     """Measure one part; what comes back can be written as JSON."""
     quick = setting.quick
     if part == "live":
-        return side_by_side(list(LIVE), setting.all, *((3, 0.1) if quick else (9, 0.3)))
+        # short rounds: two that follow each other then find the machine in the same mood
+        return side_by_side(setting.works, setting.all, *((3, 0.1) if quick else (31, 0.1)))
     if part == "batch":
         names = [*OWN, *setting.peers]
         return batches.batches(names, *((3, 0.5) if quick else (7, 1.0)))
@@ -75,9 +77,9 @@ def _regret(row: dict[str, Any]) -> str:
     return f"{row['policy']:<36}{both}  {agrees:<8} {row.get('note', '')}".rstrip()
 
 
-def warm(parts: list[str]) -> None:
+def warm(parts: list[str], works_asked: list[str]) -> None:
     """Compile for every work beforehand, or the first step would be counted as too slow."""
-    names: list[str] = list(LIVE) if "live" in parts else []
+    names: list[str] = list(works_asked) if "live" in parts else []
     if "growth" in parts:
         names += ["K=10", *(f"d={d}" for d in works.GROWTH_FEATURES)]
     for name in names:
