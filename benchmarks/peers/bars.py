@@ -92,6 +92,8 @@ def _raced(bar: str, least: float, found: dict[str, Any], own: str = "whim") -> 
 
 def _live(found: dict[str, Any]) -> Iterator[Bar]:
     for work, least in LIVE.items():
+        if work not in found:
+            continue
         yield _raced(f"{work}: live select + update, times faster", least, found[work])
 
 
