@@ -28,7 +28,7 @@ import whim
 from benchmarks.measure import Row, compare, emit, interleave, progress
 from benchmarks.peers.task import Task
 from benchmarks.peers.works import make
-from whim.policies.walk import EACH, MATCH, Stretch, walk
+from whim.policies.base.run_events import EACH, MATCH, EventBatch, run_events
 
 __all__ = ["FLAGS", "library", "main", "rows"]
 
@@ -104,7 +104,7 @@ class _Work(NamedTuple):
     """A work as events by pool: what Whim walks, and the pools as rows."""
 
     task: Task
-    stretch: Stretch
+    stretch: EventBatch
     pools: I64
 
 
@@ -123,7 +123,7 @@ def _work(name: str, mode: int = EACH) -> _Work:
         rewards = np.take_along_axis(rewards, logged[:, None], axis=1)
     offsets = np.arange(len(pools) + 1) * width
     X, rewards = np.ascontiguousarray(task.X), np.ascontiguousarray(rewards)
-    stretch = Stretch(mode, X, pool_of, offsets, pools.ravel(), logged, rewards)
+    stretch = EventBatch(mode, X, pool_of, offsets, pools.ravel(), logged, rewards)
     return _Work(task, stretch, pools)
 
 
@@ -141,7 +141,7 @@ def _walked(work: _Work, chosen: I64) -> float:
     """Seconds a step of Whim's loop."""
     policy = _policy(work.task)
     start = time.thread_time()
-    found = walk(policy, work.stretch)
+    found = run_events(policy, work.stretch)
     seconds = time.thread_time() - start
     chosen[:] = found.chosen
     return seconds / len(chosen)

@@ -43,9 +43,9 @@ from benchmarks.references.common import (
     true_changes,
     work,
 )
-from whim.policies import walk as walking
+from whim.policies.base import CompiledPolicy
+from whim.policies.base.run_events import EACH, EventBatch, run_events
 from whim.policies.registry import POLICIES
-from whim.policies.walk import EACH, Stretch, walk
 
 __all__ = ["TOLERANCE", "main", "rows"]
 
@@ -106,7 +106,7 @@ def _ours(policy: whim.Policy, steps: int) -> tuple[npt.NDArray[np.int64], list[
     none, all_arms = np.zeros(steps, np.int64), np.arange(task.n_arms)
     ends = np.array([0, task.n_arms])
     X, R = np.ascontiguousarray(task.X[:steps]), np.ascontiguousarray(task.R[:steps])
-    found = walk(policy, Stretch(EACH, X, none, ends, all_arms, none, R))
+    found = run_events(policy, EventBatch(EACH, X, none, ends, all_arms, none, R))
     return found.chosen, [at + 1 for at, _ in found.changes]
 
 
@@ -143,7 +143,7 @@ def _row(name: str) -> dict[str, Any]:
         policy = _made(name)
         policy.add_arms(all_arms(), features=item_features() if policy.n_item_features else None)
         inner = policy.policy if isinstance(policy, whim.OracleRestart) else policy
-        compiled = walking._loop(inner) is not None
+        compiled = isinstance(inner, CompiledPolicy) and inner._runs_compiled()
         params = policy.params
         if isinstance(policy, whim.PSLinUCBGroups):  # k-means is not what is compared
             params |= {"labels": [policy.group(arm) for arm in all_arms()]}

@@ -9,7 +9,8 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
 import whim
-from whim.kernels import disjoint, factors, windows
+from whim.kernels.detection import mean_residual, windows
+from whim.kernels.linalg import udu
 
 __all__ = [
     "Model",
@@ -63,7 +64,7 @@ class Window(NamedTuple):
 def _both(F: F64, row: int, d: int) -> tuple[F64, F64]:
     """A and its inverse: A = U⁻ᵀ D⁻¹ U⁻¹ for the kept A⁻¹ = U D Uᵀ."""
     A_inv = np.empty((d, d))
-    factors.dense(F, row, A_inv)
+    udu.dense(F[row], A_inv)
     U = np.eye(d)
     for j in range(1, d):
         at = d + j * (j - 1) // 2
@@ -74,7 +75,7 @@ def _both(F: F64, row: int, d: int) -> tuple[F64, F64]:
 
 def _model(F: F64, row: int, d: int, k: int) -> Model:
     A, A_inv = _both(F, row, d)
-    at = factors.packed_size(d)
+    at = udu.packed_size(d)
     t = F[row, at : at + d].copy()
     C = F[row, at + d : at + d + d * k].reshape(d, k).copy()
     return Model(A, A_inv, t, C, A @ t, A @ C)
@@ -133,7 +134,7 @@ def theta_pre(policy: Any, arm: object) -> F64:
 
 
 def window(policy: Any, arm: object) -> Window:
-    """The records of an arm's window, by walking its queue of chunks."""
+    """The records of an arm's window, by following its queue of chunks."""
     d, k = _sizes(policy)
     ends = policy._table_rows[_slot(policy, arm)]
     pool, links = policy._pool, policy._links
@@ -155,7 +156,7 @@ def sums(policy: Any, arm: object) -> F64:
 
 def seeded(policy: Any, arm: object) -> bool:
     """Whether the arm's window has been full once."""
-    return bool(policy._table_rows[_slot(policy, arm), disjoint.SEEDED])
+    return bool(policy._table_rows[_slot(policy, arm), mean_residual.SEEDED])
 
 
 def _chain(links: Any, at: int) -> list[int]:

@@ -28,7 +28,7 @@ class Fixed(whim.Policy):
     name = "fixed"
 
     def __init__(self, *, plan: tuple[int, ...], seed: int = 0, ties: str = "first") -> None:
-        super().__init__(locals(), n_features=len(plan), seed=seed, ties=ties)
+        super().__init__(n_features=len(plan), seed=seed, ties=ties)
 
     def _score(self, x: F64, slots: Any, cross: Any, noise: Any) -> int:
         wanted = self._params["plan"][int(x.argmax())]

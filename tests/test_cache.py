@@ -18,12 +18,13 @@ import whim
 SCRIPT = """
 import json
 import whim
-from whim.kernels import disjoint, jit
+from whim.kernels import jit
+from whim.kernels.models.disjoint import LINUCB
 policy = whim.LinUCBDisjoint(n_features=1)
 policy.add_arms(["a"])
 policy.update("a", [1.0], 1.0)
 mean = policy.select([1.0]).mean
-stats = [kernel.stats for kernel in (disjoint.learn_one, disjoint.choose)]
+stats = [kernel.stats for kernel in (LINUCB.observe.kernel, LINUCB.choose.kernel)]
 print(json.dumps({
     "mean": mean,
     "loaded": sum(sum(s.cache_hits.values()) for s in stats),
@@ -32,8 +33,8 @@ print(json.dumps({
     "source": whim.__file__,
 }))
 """
-# a line of ``factors.learn``, which ``disjoint.learn_one`` has compiled into itself
-OLD, NEW = b"gain = (r - predict(F, row, x)) / a", b"gain = (r - predict(F, row, x)) * a"
+# a line of ``udu.learn``, which the kernel has compiled into itself
+OLD, NEW = b"gain = (r - predict(f, x)) / a", b"gain = (r - predict(f, x)) * a"
 OLD_MEAN, NEW_MEAN = 0.5, 2.0  # one reward of 1 at x = 1, a = 2
 
 
@@ -46,7 +47,7 @@ class Package:
 
     @property
     def callee(self) -> Path:
-        return self.root / "whim" / "kernels" / "factors.py"
+        return self.root / "whim" / "kernels" / "linalg" / "udu.py"
 
     def run(self, **more: str) -> dict[str, object]:
         """Decide in a fresh process; its answer."""
@@ -94,7 +95,7 @@ def test_a_changed_callee_is_compiled_anew_and_the_old_one_is_found_again(
     first = package.run()
     assert first["mean"] == OLD_MEAN
     assert (first["loaded"], first["compiled"]) == (0, 2)
-    where = package.cache or package.callee.parent
+    where = package.cache or package.callee.parent.parent
     assert Path(str(first["folder"])).is_relative_to(where)
 
     second = package.run()
@@ -143,7 +144,7 @@ def test_without_a_writable_folder_kernels_are_compiled_and_work(tmp_path: Path)
 def test_where_the_sources_cannot_be_written_the_users_cache_is_used(tmp_path: Path) -> None:
     package = Package(tmp_path / "installed", None)
     _copy(package.root)
-    (package.callee.parent / "__pycache__").write_text("")
+    (package.callee.parent.parent / "__pycache__").write_text("")
     home = tmp_path / "xdg"
     answer = package.run(XDG_CACHE_HOME=str(home))
     assert answer["mean"] == OLD_MEAN

@@ -15,7 +15,8 @@ from tests.oracles import DenBandOracle, DynamicLinUCBOracle
 from tests.oracles.experts import Expert
 from whim import LinUCBUniform
 from whim.errors import InvalidInputError
-from whim.kernels import experts, factors
+from whim.kernels.linalg import udu
+from whim.kernels.models import experts
 from whim.policies.base import Policy
 from whim.policies.denband import DenBand
 from whim.policies.dynamic_linucb import DynamicLinUCB
@@ -356,7 +357,7 @@ def test_auditors_do_not_drift(large: float) -> None:
             size = np.sqrt(np.diag(A))  # without which the reference is the worse of the two
             fresh = np.linalg.inv(A / np.outer(size, size)) / np.outer(size, size)
             inverse = np.empty((p, p))
-            factors.dense(policy._audit, row, inverse)
+            udu.dense(policy._audit[row], inverse)
             np.testing.assert_allclose(inverse, fresh, rtol=0, atol=1e-8)
             residuals = rewards[window] - Z[window] @ policy._model[row, -p:]
             beta = fresh @ (Z[window].T @ residuals)

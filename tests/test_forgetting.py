@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 
 import whim
+from tests.callable_kernels import ldl_add, ldl_quad, ldl_solve
 from tests.oracles import (
     DLinUCBDisjointOracle,
     DLinUCBOracle,
@@ -21,7 +22,7 @@ from tests.oracles import (
 from tests.oracles.forgetting import discounted_sums
 from tests.streams import Play, stream
 from whim.errors import InvalidInputError
-from whim.kernels import forgetting, ldl
+from whim.kernels.models import sliding
 from whim.policies.dlinucb import DLinUCB
 from whim.policies.swlinucb import SWLinUCB
 
@@ -388,15 +389,15 @@ def test_ldl_adds_and_solves(p: int) -> None:
         v = rng.normal(size=q)
         v[rng.integers(p)] = 0.0
         M += weight * np.outer(v, v)
-        ldl.add(F, 1, 3, q, 0, weight, v)
+        ldl_add(F[1], 3, q, 0, weight, v)
     for j in range(p):
         unit = np.eye(q)[j]
         M += 0.5 * np.outer(unit, unit)
-        ldl.add(F, 1, 3, q, j, 0.5, unit)
+        ldl_add(F[1], 3, q, j, 0.5, unit)
     np.testing.assert_allclose(unpacked(F, 1, 3, q), M, atol=1e-12)
     x, u = rng.normal(size=q), np.zeros(p)
-    assert ldl.quad(F, 1, 3, x) == pytest.approx(x @ M @ x)
-    mean = ldl.solve(F, 1, 3, x[:p], u)
+    assert ldl_quad(F[1], 3, x) == pytest.approx(x @ M @ x)
+    mean = ldl_solve(F[1], 3, x[:p], u)
     np.testing.assert_allclose(u, np.linalg.solve(M[:p, :p], x[:p]), atol=1e-10)
     assert mean == pytest.approx(M[p, :p] @ u)
     np.testing.assert_array_equal(F[0], 0.0)
@@ -522,7 +523,7 @@ def test_windows_hold_what_was_observed_and_no_more() -> None:
     policy.add_arms(range(100))
     assert policy._pool.nbytes < 10_000
     policy.update_many([0] * 5000, np.ones((5000, 2)), np.ones(5000))
-    assert policy._pool.nbytes < 2 * 5000 * 8 * forgetting.record_size(2)
+    assert policy._pool.nbytes < 2 * 5000 * 8 * sliding.record_size(2)
 
 
 @both

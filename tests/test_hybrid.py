@@ -10,7 +10,7 @@ import whim
 from tests import inside
 from tests.oracles import LinUCBHybridOracle, PSLinUCBHybridOracle, schur
 from tests.streams import stream
-from whim.kernels import windows
+from whim.kernels.detection import windows
 
 
 def crossed(x: npt.NDArray[np.float64], Y: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

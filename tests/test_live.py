@@ -10,7 +10,8 @@ import pytest
 import whim
 from whim.errors import InvalidInputError
 from whim.kernels import jit
-from whim.policies import hybrid, pslinucb_disjoint, pslinucb_hybrid, rows
+from whim.kernels.models import disjoint as models
+from whim.kernels.models import hybrid, ps_hybrid
 
 
 def disjoint() -> whim.PSLinUCBDisjoint:
@@ -52,26 +53,22 @@ def test_machine_code_is_called_directly() -> None:
         policy = make()
         for _ in range(2):
             policy.update(policy.select(np.ones(4)).arm, np.ones(4), 1.0)
-    for short_cut in (
-        rows._CHOOSE,
-        pslinucb_disjoint._OBSERVE,
-        hybrid._CHOOSE,
-        pslinucb_hybrid._OBSERVE,
-    ):
+    kernels = (models.MEAN_RESIDUAL, ps_hybrid.MEAN_RESIDUAL, hybrid.LINUCB)
+    for short_cut in [getattr(k, name) for k in kernels for name in ("choose", "observe")]:
         assert short_cut.call != short_cut._first
-        assert short_cut.kernel.targetoptions[jit._UNCOUNTED] is False
+        assert short_cut.kernel.targetoptions[jit._NRT] is False
         assert short_cut.kernel.targetoptions["nogil"] is False  # no waiting for a busy thread
-    for long in (hybrid.hybrid.learn_many, hybrid.hybrid.score):
+    for long in (hybrid.LINUCB.observe_many, hybrid.LINUCB.run_events):
         assert long.targetoptions["nogil"] is True
 
 
 def test_without_the_option_kernels_compile_as_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jit, "_UNCOUNTED", "_no_such_option")
+    monkeypatch.setattr(jit, "_NRT", "_no_such_option")
 
     def double(x: float) -> float:
         return 2 * x
 
-    assert jit.lean(double)(1.5) == 3.0
+    assert jit.jit_nonrt(double)(1.5) == 3.0
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -140,8 +137,7 @@ def test_arrays_in_hand_are_let_go_when_they_are_replaced() -> None:
         policy.update(decision.arm, x, 0.5)
         other.update(decision.arm, x.tolist(), 0.5)
         if step == 10:
-            assert policy._pick is not None
-            assert policy._take is not None
+            assert policy._bound is not None
         for either in (policy, other):
             if step == 20:
                 either.add_arms(range(40), features=np.arange(80.0).reshape(40, 2) / 80)
@@ -149,7 +145,7 @@ def test_arrays_in_hand_are_let_go_when_they_are_replaced() -> None:
                 either.set_features(["a"], [[0.3, 0.3]])
         if step == 30:
             policy = copy.deepcopy(policy)
-            assert policy._pick is None
+            assert policy._bound is None
         if step == 40:
             policy = whim.LinUCBHybrid.from_bytes(policy.to_bytes())
     assert policy.to_bytes() == other.to_bytes()

@@ -11,7 +11,7 @@ import whim
 from tests.oracles import ModifiedPSLinUCBOracle, MUCBOracle
 from tests.streams import stream
 from whim.errors import InvalidInputError
-from whim.kernels import modified
+from whim.kernels.models import two_halves
 
 
 @pytest.mark.parametrize("d", [1, 3, 8])
@@ -86,7 +86,7 @@ def test_least_norm_is_the_pseudo_inverse(rows: int, d: int) -> None:
     X = rng.normal(size=(rows, d))
     A, b = X.T @ X, X.T @ rng.normal(size=rows)
     theta = np.empty(d)
-    modified.least_norm(A.copy(), b, theta)
+    two_halves.least_norm(A.copy(), b, theta)
     np.testing.assert_allclose(theta, np.linalg.pinv(A, rcond=1e-10) @ b, atol=1e-8)
 
 

@@ -189,7 +189,7 @@ def test_thousands_of_changes_of_the_hybrid(threshold: float | None) -> None:
 
 
 def test_ten_million_times_one_large_context() -> None:
-    """kernels/factors.py of itself: widths to 1e-9 where numpy's inverse has no digits."""
+    """kernels/linalg/udu.py of itself: widths to 1e-9 where numpy's inverse has no digits."""
     d, n = 6, 10_000_000
     policy = whim.LinUCBDisjoint(n_features=d)
     policy.add_arms(["a"])

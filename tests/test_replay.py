@@ -19,7 +19,7 @@ from tests.oracles.replay import Literal, replay_log
 from whim.errors import InvalidInputError
 from whim.evaluate.follow import Follower
 from whim.logs import Log
-from whim.policies.walk import MATCH, ONE
+from whim.policies.base.run_events import MATCH, ONE
 
 replaying = importlib.import_module("whim.evaluate.replay")
 FLOOR, BINS = 0.12, 7
@@ -154,7 +154,7 @@ def test_a_pool_of_its_own_for_every_event_of_a_large_catalogue(tmp_path: Path) 
 def test_pools_that_stay_are_scored_side_by_side_to_the_same_bit(
     tmp_path: Path, d: int, arms: int
 ) -> None:
-    """Two pools, each for many events in a row: the case that ``kernels.packed`` is for."""
+    """Two pools, each for many events in a row: the case that ``linalg.packed`` is for."""
     rng = np.random.default_rng([d, arms])
     theta = rng.normal(size=(2, arms, d))
     n = 600
@@ -184,7 +184,7 @@ class Favourite(whim.Policy):
     name = "favourite"
 
     def __init__(self, *, seed: int = 0, ties: str = "first") -> None:
-        super().__init__(locals(), n_features=None, seed=seed, ties=ties)
+        super().__init__(n_features=None, seed=seed, ties=ties)
 
     def _score(self, x: Any, slots: Any, cross: Any, noise: Any) -> int:
         ids = [self._table.id_of[slot] for slot in slots]

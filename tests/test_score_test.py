@@ -9,13 +9,14 @@ import pytest
 from scipy.stats import chi2  # type: ignore[import-untyped]
 
 import whim
+from tests.callable_kernels import residual
 from tests.oracles import ScoreTestOracle
 from tests.streams import stream
 from whim.detectors import ScoreTest
 from whim.detectors.score_test import chi2_bound, chi2_tail
 from whim.errors import InvalidInputError
-from whim.kernels import factors, scoretest
-from whim.kernels.jit import jit
+from whim.kernels.detection import score_test
+from whim.kernels.linalg import udu
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 12])
@@ -181,11 +182,6 @@ def test_a_rate_and_a_threshold_exclude_each_other() -> None:
         whim.PSLinUCBDisjoint(n_features=1, window=7)
 
 
-@jit
-def _residual(flat, x, r, rank, w):
-    return scoretest.residual(flat, 0, x, r, rank, w)
-
-
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_a_new_direction_is_told_from_a_long_context_however_faint_it_is(scale: float) -> None:
     d = 4
@@ -197,8 +193,8 @@ def test_a_new_direction_is_told_from_a_long_context_however_faint_it_is(scale: 
         plays += [basis[0] + faint * basis[k], 5e3 * basis[0], 7.0 * basis[k]]
         told += [True, False, False]
     X = scale * np.array(plays)
-    flat, w, rank = np.zeros((1, factors.packed_size(d) + d + 2)), np.zeros(d), 0
+    flat, w, rank = np.zeros(udu.packed_size(d) + d + 2), np.zeros(d), 0
     for x, expected in zip(X, told, strict=True):
-        new = _residual(flat, x, 1.0, rank, w) == scoretest.FRESH
+        new = residual(flat, x, 1.0, rank, w) == score_test.FRESH
         assert new == expected
         rank += new

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import whim
-from whim.kernels import batch
+from whim.kernels.linalg import batch
 from whim.policies import light as products
 
 RNG = np.random.default_rng(0)

@@ -3,42 +3,8 @@
 import numpy as np
 import pytest
 
-from whim.kernels import factors, vectors
-from whim.kernels.jit import jit
-
-
-@jit
-def _dot(a, at, b, n):
-    return vectors.dot(a, at, b, n)
-
-
-@jit
-def _quad(F, row, x):
-    return factors.quad(F, row, x)
-
-
-@jit
-def _rows(line, n, weights, at, matrix, m_at, stride, count, add):
-    if add:
-        vectors.add_rows(line, n, weights, at, matrix, m_at, stride, count)
-    else:
-        vectors.subtract_rows(line, n, weights, at, matrix, m_at, stride, count)
-
-
-@jit
-def _learn(F, row, x, w):
-    factors.learn(F, row, x, 0.0, w)
-
-
-@jit
-def _wide_quad(F, at, x, k):
-    return vectors.quad(F, at, x, k)
-
-
-@jit
-def _rank_one(F, at, x, k, weight, w):
-    return vectors.rank_one(F, at, x, k, weight, w)
-
+from tests.callable_kernels import dot, learn, quad, rows, wide_quad, wide_rank_one
+from whim.kernels.linalg import udu
 
 RNG = np.random.default_rng(0)
 
@@ -46,9 +12,9 @@ RNG = np.random.default_rng(0)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("n", [*range(18), 31, 32, 63, 100])
 def test_dot_is_the_sum_of_products_in_eight_running_sums(n, dtype):
-    a = RNG.normal(size=(3, 90)).astype(dtype)
+    a = RNG.normal(size=270).astype(dtype)
     b = RNG.normal(size=100)
-    flat = a.ravel()[95 : 95 + n].astype(np.float64)
+    flat = a[95 : 95 + n].astype(np.float64)
     running = np.zeros(8)
     whole = n // 4 * 4
     for i in range(whole):
@@ -58,36 +24,36 @@ def test_dot_is_the_sum_of_products_in_eight_running_sums(n, dtype):
     expected = (lanes[0] + lanes[2]) + (lanes[1] + lanes[3])
     for i in range(whole, n):
         expected += flat[i] * b[i]
-    assert _dot(a, 95, b, n) == expected
-    assert _dot(a, 95, b, n) == pytest.approx(float(flat @ b[:n]), abs=1e-12)
+    assert dot(a, 95, b, n) == expected
+    assert dot(a, 95, b, n) == pytest.approx(float(flat @ b[:n]), abs=1e-12)
 
 
 @pytest.mark.parametrize("d", [1, 2, 23, 24, 25, 26, 27, 31, 32, 33, 70])
 def test_widths_of_every_length_are_those_of_the_matrix(d):
-    F = np.zeros((2, factors.packed_size(d) + d))
+    F = np.zeros((2, udu.packed_size(d) + d))
     F[:, :d] = 1.0
     w = np.zeros(d)
     A = np.eye(d)
     for _ in range(3 * d):
         x = RNG.normal(size=d) / np.sqrt(d)
         A += np.outer(x, x)
-        _learn(F, 1, x, w)
+        learn(F[1], x, 0.0, w)
     x = RNG.normal(size=d)
-    assert _quad(F, 1, x) == pytest.approx(float(x @ np.linalg.solve(A, x)), rel=1e-11)
-    light = F.astype(np.float32)
-    assert _quad(light, 1, x) == pytest.approx(_quad(F, 1, x), rel=1e-5)
+    assert quad(F[1], x) == pytest.approx(float(x @ np.linalg.solve(A, x)), rel=1e-11)
+    single = F.astype(np.float32)
+    assert quad(single[1], x) == pytest.approx(quad(F[1], x), rel=1e-5)
 
 
 @pytest.mark.parametrize("n", [0, 1, 3, 4, 5, 8, 12, 20, 23, 24, 25, 36, 47, 53])
 @pytest.mark.parametrize("count", [0, 1, 5, 40])
-@pytest.mark.parametrize("add", [True, False])
-def test_rows_are_added_in_their_order_to_the_last_bit(n, count, add):
-    matrix, weights, line = RNG.normal(size=(41, 53)), RNG.normal(size=60), RNG.normal(size=60)
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_rows_are_added_in_their_order_to_the_last_bit(n, count, sign):
+    matrix, weights, line = RNG.normal(size=(41, n)), RNG.normal(size=60), RNG.normal(size=60)
     expected = line.copy()
     for i in range(count):
-        step = weights[7 + i] * matrix[1 + i, :n]
-        expected[:n] = expected[:n] + step if add else expected[:n] - step
-    _rows(line, n, weights, 7, matrix, 53, 53, count, add)
+        step = weights[i] * matrix[1 + i]
+        expected[:n] = expected[:n] + step if sign > 0 else expected[:n] - step
+    rows(line, n, weights, sign, matrix.ravel(), n, count)
     np.testing.assert_array_equal(line, expected)
 
 
@@ -113,18 +79,18 @@ def _literal_columns(row, x):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("k", [*range(1, 10), 24, 31, 36, 70])
 def test_a_wide_quadratic_form_has_the_order_it_promises(k, dtype):
-    F = RNG.normal(size=(3, factors.packed_size(k) + k)).astype(dtype)
+    F = RNG.normal(size=(3, udu.packed_size(k) + k)).astype(dtype)
     x = RNG.normal(size=k)
     row = F[1].astype(np.float64)
     expected = 0.0
     for j, f in enumerate(_literal_columns(row, x)):
         expected += row[j] * f * f
-    assert _wide_quad(F, F.shape[1], x, k) == expected
+    assert wide_quad(F[1], x, k) == expected
 
 
 @pytest.mark.parametrize("k", [*range(1, 10), 24, 31, 36, 70])
 def test_a_wide_rank_one_step_is_bierman_s_to_the_last_bit(k):
-    F = RNG.normal(size=(3, factors.packed_size(k) + k))
+    F = RNG.normal(size=(3, udu.packed_size(k) + k))
     F[:, :k] = np.abs(F[:, :k]) + 0.1
     x, weight = RNG.normal(size=k), 0.7
     row, w = F[1].copy(), np.zeros(k)
@@ -141,7 +107,7 @@ def test_a_wide_rank_one_step_is_bierman_s_to_the_last_bit(k):
         w[j] = v
         at += j
     solved, others = np.zeros(k), F[[0, 2]].copy()
-    assert _rank_one(F, F.shape[1], x, k, weight, solved) == a * weight
+    assert wide_rank_one(F[1], x, k, weight, solved) == a * weight
     np.testing.assert_array_equal(solved, w)
     np.testing.assert_array_equal(F[1], row)
     np.testing.assert_array_equal(F[[0, 2]], others)
@@ -151,4 +117,4 @@ def test_arrays_that_are_not_contiguous_are_refused_when_compiling():
     from numba.core.errors import TypingError
 
     with pytest.raises(TypingError, match="contiguous"):
-        _dot(np.zeros((4, 4)).T[:, ::2], 0, np.zeros(4), 2)
+        dot(np.zeros(8)[::2], 0, np.zeros(4), 2)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from whim import checks
-from whim.kernels.scoretest import SHORTEST
+from whim.kernels.detection.score_test import SHORTEST
 from whim.types import F64
 
 __all__ = ["ScoreTest", "chi2_bound", "chi2_tail"]

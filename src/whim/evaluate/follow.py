@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whim.policies import OracleRestart, Policy
-from whim.policies.walk import Stretch, Walked, walk
+from whim.policies.base.run_events import EventBatch, Outcome, run_events
 from whim.types import F64, I64, ArmId, ChangeEvent
 
 __all__ = ["Follower"]
@@ -46,7 +46,7 @@ class Follower:
         # features that change matter only to a policy that looks at them
         self._changeable = self._features is not None and len(item_arm) > len(ids)
 
-    def go(self, stretch: Stretch) -> Walked:
+    def go(self, stretch: EventBatch) -> Outcome:
         """Walk over events in order; ``members`` holds items here."""
         n = len(stretch.X)
         chosen = np.empty(n, np.int64)
@@ -63,12 +63,12 @@ class Follower:
                 logged=stretch.logged[cut],
                 rewards=stretch.rewards[cut],
             )
-            walked = walk(self.policy, part)
+            walked = run_events(self.policy, part)
             chosen[cut] = walked.chosen
             changes += [(start + i, event) for i, event in walked.changes]
-        return Walked(chosen, changes)
+        return Outcome(chosen, changes)
 
-    def _starts(self, stretch: Stretch) -> list[int]:
+    def _starts(self, stretch: EventBatch) -> list[int]:
         """Events before which an arm must be added or its features replaced; 0 first."""
         switches = np.flatnonzero(np.diff(stretch.pool_of, prepend=-1))
         if self._changeable:  # look at each pool as it comes up
@@ -88,7 +88,7 @@ class Follower:
         return sorted({0, *new[new < len(stretch.X)].tolist()})
 
     @staticmethod
-    def _pool(stretch: Stretch, event: int) -> I64:
+    def _pool(stretch: EventBatch, event: int) -> I64:
         pool = stretch.pool_of[event]
         return stretch.members[stretch.offsets[pool] : stretch.offsets[pool + 1]]
 

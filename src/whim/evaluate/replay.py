@@ -21,10 +21,11 @@ from whim.evaluate.follow import Follower
 from whim.evaluate.replayed import Replayed, ReplayResult
 from whim.evaluate.simulate import fresh, sealed
 from whim.evaluate.spread import spread
-from whim.kernels import doubly, factors
+from whim.kernels.linalg import udu
+from whim.kernels.models import doubly
 from whim.logs import Log
 from whim.policies import Policy
-from whim.policies.walk import MATCH, ONE, Stretch
+from whim.policies.base.run_events import MATCH, ONE, EventBatch
 from whim.types import F64, I64
 
 __all__ = ["BINS", "Plan", "plan", "replay", "replay_once"]
@@ -200,7 +201,7 @@ def replay_once(log: Log, data: bytes, how: Plan, run: int) -> Replayed:
     follower = Follower(policy, log.arms, np.asarray(log.item_arm, np.int64), log.item_features)
     d = log.n_features
     modelled = log.n_arms if how.scheme == "propensity" else 0
-    model = np.tile(factors.prior(d, 1.0), (modelled, 1))
+    model = np.tile(udu.prior(d, 1.0), (modelled, 1))
     chances = np.random.default_rng([how.seed, run, _CHANCES])
     outcome = Replayed.empty(how.bins)
     for block in _blocks(log, how, run):
@@ -229,7 +230,7 @@ def replay_once(log: Log, data: bytes, how: Plan, run: int) -> Replayed:
 
 
 class _Block(NamedTuple):
-    stretch: Stretch
+    stretch: EventBatch
     propensity: F64
     at: I64
 
@@ -251,7 +252,7 @@ def _blocks(log: Log, how: Plan, run: int) -> Iterator[_Block]:
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], sizes)
         members = log.pool_items[np.repeat(log.pool_offsets[pools], sizes) + within]
-        stretch = Stretch(  # copies: loops are not compiled for arrays that are read-only
+        stretch = EventBatch(  # copies: loops are not compiled for arrays that are read-only
             mode,
             log.context[rows].astype(np.float64),
             pool_of,
@@ -267,7 +268,7 @@ def _blocks(log: Log, how: Plan, run: int) -> Iterator[_Block]:
         yield _Block(stretch, chance, at)
 
 
-def _arms(log: Log, stretch: Stretch, places: I64) -> I64:
+def _arms(log: Log, stretch: EventBatch, places: I64) -> I64:
     items = stretch.members[stretch.offsets[stretch.pool_of] + places]
     arms: I64 = log.item_arm[items].astype(np.int64)
     return arms

@@ -15,7 +15,7 @@ from whim.evaluate.follow import Follower
 from whim.evaluate.outcome import SimulationResult
 from whim.evaluate.spread import spread
 from whim.policies import OracleRestart, Policy, from_bytes
-from whim.policies.walk import EACH, Stretch
+from whim.policies.base.run_events import EACH, EventBatch
 from whim.types import F64, I64, ArmId, ChangeEvent
 from whim.worlds import Episode, World
 
@@ -150,7 +150,7 @@ def play(policy: Policy, episode: Episode) -> tuple[F64, float, Detection]:
     steps = np.arange(len(episode.contexts))
     n_arms = len(episode.features) or int(episode.members.max()) + 1
     follower = Follower(policy, range(n_arms), np.arange(n_arms), episode.features)
-    stretch = Stretch(
+    stretch = EventBatch(
         EACH, episode.contexts, episode.pool_of, episode.offsets, episode.members,
         np.full(len(steps), -1), np.nan_to_num(episode.rewards),
     )  # fmt: skip

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from whim.errors import InvalidInputError
+from whim.files import write_atomic
 from whim.kernels.jit import source_digest
-from whim.policies.state import write_atomic
 
 __all__ = ["TaskStore", "code_digest"]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from whim.evaluate.spread import spread
 from whim.policies import Policy, from_bytes
-from whim.policies.walk import EACH, Stretch, walk
+from whim.policies.base.run_events import EACH, EventBatch, run_events
 
 __all__ = ["warm"]
 
@@ -33,9 +33,9 @@ def _touch(data: bytes) -> int:
     policy = from_bytes(data)
     m = policy.n_item_features
     policy.add_arms([0, 1], features=np.ones((2, m)) if m else None)
-    stretch = Stretch(
+    stretch = EventBatch(
         EACH, np.ones((2, policy.n_features or 1)), np.zeros(2, np.int64), np.array([0, 2]),
         np.arange(2), np.full(2, -1), np.zeros((2, 2)),
     )  # fmt: skip
-    walk(policy, stretch)
+    run_events(policy, stretch)
     return policy.step

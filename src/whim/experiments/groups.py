@@ -15,7 +15,7 @@ from whim.evaluate.spread import spread
 from whim.experiments import words
 from whim.experiments.findings import Figure, Findings, Table
 from whim.experiments.options import Options
-from whim.policies.walk import EACH, Stretch
+from whim.policies.base.run_events import EACH, EventBatch
 from whim.types import F64
 from whim.worlds import Episode, GroupedLinear
 
@@ -127,7 +127,7 @@ def _play(label: str, world: GroupedLinear, episode: Episode, strays: set[int]) 
     steps = np.arange(len(episode.contexts))
     follower = Follower(policy, everyone, np.arange(world.n_arms), episode.features)
     walked = follower.go(
-        Stretch(
+        EventBatch(
             EACH, episode.contexts, episode.pool_of, episode.offsets, episode.members,
             np.full(len(steps), -1), episode.rewards,
         )

@@ -1,428 +1,263 @@
-"""Every policy's way into the compiled loop (``kernels.template``): how it decides and learns.
+"""``Kernels``: from how a model scores and learns, everything that is compiled of it.
 
-Two lines a policy hand its state to the very kernels that serve live calls.
+A model is two functions, and two more where they pay:
+
+- ``score(state, step, x, slots, cross, noise, out)`` writes score, mean and width of each
+  candidate to ``out`` and returns the place of the best;
+- ``learn(state, step, slot, x, z, r)`` learns a reward and returns a status. ``step`` is the number
+  of updates before it. After TEST, ``finish(state, step, slot)`` looks for a change;
+- ``decide``, as ``score``, returns place, score, mean and width of the best alone;
+- ``decide_turn``, as ``decide``, takes a ``Turn``: it knows what the last events of a loop were.
+
+``cross`` has a row per candidate where the caller gives cross features, ``z`` is that of the played
+arm; both are empty otherwise. Contexts have been checked to be finite. The functions below are
+templates: ``Kernels`` binds a model's to these names, so that each text is written once.
 """
 
 from __future__ import annotations
 
-from whim.kernels import (
-    contextfree,
-    disjoint,
-    experts,
-    factors,
-    forgetting,
-    groups,
-    hybrid,
-    modified,
-    packed,
-    revisit,
-    scorehybrid,
-    scoretest,
-    slaves,
-    uniform,
-    watched,
-)
-from whim.kernels.jit import inline, lean
-from whim.kernels.template import QUIET, State, loop
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from whim.kernels.jit import FastCall, bind, jit_live, jit_nonrt, splice
+from whim.kernels.linalg.udu import aligned, finite
+from whim.kernels.status import (
+    CHANGED,
+    GROW,
+    NEED_NOISE,
+    NO_CHANGE,
+    NOT_FINITE,
+    TEST,
+    Turn,
+)  # fmt: skip
 from whim.types import F64, I64
 
-__all__ = [
-    "PACKED", "cusum", "denband", "discounted_linear", "discounted_ucb", "drawn", "dynamic",
-    "grouped", "linucb", "linucb_hybrid", "linucb_shared", "linucb_watched", "modified_ps",
-    "monitored", "ps_disjoint", "ps_hybrid", "ps_revisit", "ps_revisit_hybrid", "ps_scored",
-    "ps_scored_hybrid", "sliding_linear", "sliding_shared", "sliding_ucb", "thompson",
-    "thompson_shared", "ucb",
-]  # fmt: skip
+__all__ = ["EACH", "MATCH", "ONE", "Draws", "EventBatch", "Kernels"]
 
-# whose ``out`` is the scratch of kernels.packed
-PACKED = frozenset(("linucb", "linucb_watched", "ps_disjoint", "ps_scored"))
+MATCH, ONE, EACH = range(3)
 
 
-# -- context-free -------------------------------------------------------------------------------
+class EventBatch(NamedTuple):
+    """Events in order: contexts ``X``, and pools as slots.
 
-
-@inline
-def _drawn_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    return contextfree.score_drawn(x, slots.shape[0], noise, out)
-
-
-@inline
-def _drawn_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    return QUIET
-
-
-@inline
-def _ucb_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    stats, logarithm, alpha = s
-    return contextfree.score_ucb(x, slots, stats, step, logarithm, alpha, out)
-
-
-@inline
-def _ucb_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    return contextfree.learn_one(row, x, r, s[0])
-
-
-@inline
-def _monitored_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    stats, live, clock, gamma = s[:4]
-    return contextfree.score_monitored(x, slots, stats, live, step, clock, gamma, out)
-
-
-@inline
-def _monitored_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    stats, _, clock, _, window, threshold, pool, links, table, work = s
-    return contextfree.monitor_one(
-        row, x, r, step, window, threshold, stats, pool, links, table, clock, work
-    )
-
-
-@inline
-def _discounted_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    stats, total, gamma, xi, bound = s
-    return contextfree.score_discounted(x, slots, stats, step, total, gamma, xi, bound, out)
-
-
-@inline
-def _discounted_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    stats, total, gamma = s[:3]
-    return contextfree.discount_one(row, x, r, step, gamma, stats, total)
-
-
-@inline
-def _sliding_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    stats, window, xi, bound = s[:4]
-    return contextfree.score_sliding(x, slots, stats, step, window, xi, bound, out)
-
-
-@inline
-def _sliding_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    stats, window, _, _, ring, values, clock = s
-    return contextfree.slide_one(row, x, r, window, stats, ring, values, clock)
-
-
-@inline
-def _cusum_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    stats, total, explore = s[:3]
-    return contextfree.score_cusum(x, slots, stats, total, explore, noise, out)
-
-
-@inline
-def _cusum_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    stats, total, _, warmup, drift, threshold, work = s
-    return contextfree.cusum_one(row, x, r, warmup, drift, threshold, stats, total, work)
-
-
-drawn = loop("drawn", _drawn_decide, _drawn_learn)
-ucb = loop("ucb", _ucb_decide, _ucb_learn)
-monitored = loop("monitored", _monitored_decide, _monitored_learn)
-discounted_ucb = loop("discounted_ucb", _discounted_decide, _discounted_learn)
-sliding_ucb = loop("sliding_ucb", _sliding_decide, _sliding_learn)
-cusum = loop("cusum", _cusum_decide, _cusum_learn)
-
-
-# -- one model an arm ---------------------------------------------------------------------------
-
-
-@inline
-def _own_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    return disjoint.best(x, slots, s[0], s[1])[0]
-
-
-@inline
-def _packed_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    if again == 0 or slots.shape[0] < packed.LEAST or x.shape[0] >= factors.LONG:
-        return disjoint.best(x, slots, s[0], s[1])[0]
-    if again == 1:
-        for c in range(slots.shape[0]):
-            packed.pack(c, slots[c], s[0], out)
-    elif learnt >= 0:
-        packed.pack(learnt, slots[learnt], s[0], out)
-    return packed.best(x, slots.shape[0], out, s[1])
-
-
-@inline
-def _own_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    factors.learn(s[0], row, x, r, s[2])
-    return QUIET
-
-
-@inline
-def _thompson_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    return disjoint.sample(x, slots, s[0], s[1], noise, out)
-
-
-@inline
-def _ps_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    cum, _, window, threshold, seed_first, ridge, pre, pool, links, table, work = s
-    return disjoint.take(
-        row, x, r, window, threshold, seed_first, ridge, cum, pre, pool, links, table, work
-    )
-
-
-@inline
-def _scored_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    cum, _, bounds, ridge, _, flat, pool, links, table, work, room, scratch = s
-    return scoretest.take(
-        row, x, r, bounds, ridge, cum, flat, pool, links, table, work, room, scratch
-    )
-
-
-@inline
-def _doubting_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    cum, ridge, alpha, rate, doubts, tally = s[0], s[1], s[2], s[3], s[4], s[5]
-    return revisit.score(x, slots, cum, alpha, ridge, rate, step, doubts, tally, out)
-
-
-@inline
-def _doubting_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    (
-        cum, ridge, alpha, rate, doubts, tally, bounds, _, _, flat, pool, links, table, work,
-        room, scratch,
-    ) = s  # fmt: skip
-    return revisit.take(
-        row, x, r, step, alpha, rate, doubts, tally, bounds, ridge, cum, flat, pool, links, table,
-        work, room, scratch,
-    )  # fmt: skip
-
-
-@inline
-def _watched_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    cum, _, warmup, squared, drift, threshold, ridge, _, marks, work = s
-    return watched.take(row, x, r, warmup, squared, drift, threshold, ridge, cum, marks, work)
-
-
-@inline
-def _modified_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    cum, alpha, live, restarted, gamma = s[:5]
-    return modified.score(x, slots, cum, alpha, live, step - restarted[0], gamma, out)
-
-
-@inline
-def _modified_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    cum, _, live, _, _, window, threshold, ridge, half, pool, links, table, work = s
-    return modified.observe(
-        row, x, r, window, threshold, ridge, live, cum, half, pool, links, table, work
-    )
-
-
-@inline
-def _grouped_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    cum, alpha, mark, rows, found, model, played = s[:7]
-    return groups.best(x, slots, rows[:0], model, played, cum, alpha, mark, rows, found)[0]
-
-
-@inline
-def _grouped_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    return groups.observe(row, x, r, *s[7:])
-
-
-linucb = loop("linucb", _packed_decide, _own_learn, lean)
-thompson = loop("thompson", _thompson_decide, _own_learn)
-ps_disjoint = loop("ps_disjoint", _packed_decide, _ps_learn, lean)
-ps_scored = loop("ps_scored", _packed_decide, _scored_learn, lean)
-ps_revisit = loop("ps_revisit", _doubting_decide, _doubting_learn, lean)
-grouped = loop("grouped", _grouped_decide, _grouped_learn, lean)
-linucb_watched = loop("linucb_watched", _packed_decide, _watched_learn, lean)
-modified_ps = loop("modified_ps", _modified_decide, _modified_learn)
-
-
-# -- one model for all, and both ----------------------------------------------------------------
-
-
-@inline
-def _shared_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    model, alpha, kind, features, rows, phi = s[:6]
-    return uniform.score(kind, x, slots, features, rows, model, alpha, out, phi)
-
-
-@inline
-def _shared_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    model, _, kind, features, rows, phi, w = s
-    return uniform.learn_one(kind, x, row, features, rows, r, model, phi, w)
-
-
-@inline
-def _thompson_shared(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    model, alpha, kind, features, rows, phi = s[:6]
-    return uniform.sample(kind, x, slots, features, rows, model, alpha, noise, out, phi)
-
-
-@inline
-def _hybrid_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    cum, shared, k, alpha, ridge, kind, features, rows, scratch = s[:9]
-    if kind == hybrid.PLAIN:
-        return hybrid.best(x, slots, features, cum, shared, alpha, ridge, scratch)[0]
-    return hybrid.score(kind, x, slots, features, rows, cum, shared, k, alpha, ridge, out, scratch)
-
-
-@inline
-def _hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    cum, shared, k, _, ridge, kind, features, _, _, work = s
-    hybrid.learn(kind, x, row, work[0, :k], features, r, cum, shared, ridge, work)
-    return QUIET
-
-
-@inline
-def _ps_hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    (
-        cum, shared, k, _, ridge, kind, features, rows, _, window, threshold, seed_first, exact,
-        pre, pool, links, table, work,
-    ) = s  # fmt: skip
-    return hybrid.observe(
-        kind, x, row, features, rows, r, window, threshold, seed_first, exact, ridge, cum, pre,
-        shared, k, pool, links, table, work,
-    )  # fmt: skip
-
-
-@inline
-def _scored_hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    (
-        cum, shared, k, _, ridge, kind, features, rows, _, bounds, pre, flat, pool, links, table,
-        work, room, scratch,
-    ) = s  # fmt: skip
-    return scorehybrid.observe(
-        kind, x, row, features, rows, r, bounds, ridge, cum, pre, flat, shared, k, pool, links,
-        table, work, room, scratch,
-    )  # fmt: skip
-
-
-@inline
-def _doubting_hybrid_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    cum, shared, k, alpha, ridge, kind, features, rows, scratch, _, rate, doubts, tally = s[:13]
-    return revisit.score_hybrid(
-        kind, x, slots, features, rows, cum, shared, k, alpha, ridge, out, scratch, rate, step,
-        doubts, tally,
-    )  # fmt: skip
-
-
-@inline
-def _doubting_hybrid_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    (
-        cum, shared, k, _, ridge, kind, features, rows, _, alpha, rate, doubts, tally, bounds,
-        pre, flat, pool, links, table, work, room, scratch,
-    ) = s  # fmt: skip
-    return revisit.observe_hybrid(
-        kind, x, row, features, rows, r, step, alpha, rate, doubts, tally, bounds, ridge, cum,
-        pre, flat, shared, k, pool, links, table, work, room, scratch,
-    )  # fmt: skip
-
-
-linucb_shared = loop("linucb_shared", _shared_decide, _shared_learn)
-thompson_shared = loop("thompson_shared", _thompson_shared, _shared_learn)
-linucb_hybrid = loop("linucb_hybrid", _hybrid_decide, _hybrid_learn)
-ps_hybrid = loop("ps_hybrid", _hybrid_decide, _ps_hybrid_learn)
-ps_scored_hybrid = loop("ps_scored_hybrid", _hybrid_decide, _scored_hybrid_learn)
-ps_revisit_hybrid = loop("ps_revisit_hybrid", _doubting_hybrid_decide, _doubting_hybrid_learn)
-
-
-# -- models that forget, and ensembles ----------------------------------------------------------
-
-
-@inline
-def _fading_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    sums, touched, start, bounds, kind, features, rows, V, work = s
-    p, alpha, gamma, ridge, sigma, delta, bound_x, bound_theta = bounds
-    beta = forgetting.radius(
-        step - start[0], p, alpha, gamma, ridge, sigma, delta, bound_x, bound_theta
-    )
-    return forgetting.discount_score(
-        kind, x, slots, features, rows, sums, touched, step, gamma, beta, ridge, V, work, out
-    )
-
-
-@inline
-def _fading_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    sums, touched, _, bounds, kind, features, rows, _, work = s
-    return forgetting.discount_one(
-        kind, row, x, features, rows, r, step + 1, bounds[2], sums, touched, work
-    )
-
-
-@inline
-def _window_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    cum, _, kind, features, rows, _, window, ridge, chain, pool, links, ends, work = s
-    return forgetting.slide_one(
-        kind, row, x, features, rows, r, window, ridge, cum, chain, pool, links, ends, work
-    )
-
-
-@inline
-def _denband_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    kind, features, rows, settings, model, audit, order, marks, phi = s[:9]
-    return experts.score(
-        kind, x, slots, features, rows, settings, model, audit, order, marks, out, phi
-    )
-
-
-@inline
-def _denband_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    (
-        kind, features, rows, settings, model, audit, order, marks, phi, gates, counts, ring,
-        admitted, work,
-    ) = s  # fmt: skip
-    return experts.observe(
-        kind, x, row, features, rows, r, settings, model, audit, gates, counts, order, marks,
-        ring, admitted, work, phi,
-    )  # fmt: skip
-
-
-@inline
-def _dynamic_decide(
-    s: State, step: int, x: F64, slots: I64, again: int, learnt: int, noise: F64, out: F64
-) -> int:
-    kind, features, rows, settings, model, badness, order, marks, phi = s[:9]
-    return slaves.score(
-        kind, x, slots, features, rows, settings, model, badness, order, marks, out, phi
-    )
-
-
-@inline
-def _dynamic_learn(s: State, step: int, row: int, x: F64, r: float) -> int:
-    kind, features, rows, settings, model, badness, order, marks, phi, fails, counts, work = s
-    return slaves.observe(
-        kind, x, row, features, rows, r, settings, model, fails, counts, badness, order, marks,
-        work, phi,
-    )  # fmt: skip
-
-
-discounted_linear = loop("discounted_linear", _fading_decide, _fading_learn)
-sliding_linear = loop("sliding_linear", _own_decide, _window_learn)
-sliding_shared = loop("sliding_shared", _shared_decide, _window_learn)
-denband = loop("denband", _denband_decide, _denband_learn)
-dynamic = loop("dynamic", _dynamic_decide, _dynamic_learn)
+    Event i's candidates are ``members[offsets[p] : offsets[p + 1]]`` with p = ``pool_of[i]``. How
+    rewards are known (``mode``): MATCH, a log of one shown candidate: an event counts only if the
+    choice is the place ``logged[i]``, else it leaves no trace; ONE, ``rewards[i, 0]`` at that place
+    and 0 at all others; EACH, ``rewards[i, c]`` at place c. ``rewards`` has one column for MATCH
+    and ONE.
+    """
+
+    mode: int
+    X: F64
+    pool_of: I64
+    offsets: I64
+    members: I64
+    logged: I64
+    rewards: F64
+
+
+class Draws(NamedTuple):
+    """Random numbers for decisions: each takes ``each`` from ``at`` on, -1 for one per candidate.
+
+    Those of an event that left no trace are used again.
+    """
+
+    noise: F64
+    at: int
+    each: int
+
+
+def decide(
+    state: Any, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64
+) -> tuple[int, float, float, float]:
+    """Place, score, mean and width of the best candidate, for a model with no quicker way."""
+    place = score(state, step, x, slots, cross, noise, out)
+    return place, out[place, 0], out[place, 1], out[place, 2]
+
+
+def decide_turn(
+    state: Any, turn: Turn, x: F64, slots: I64, cross: F64, noise: F64, out: F64
+) -> tuple[int, float, float, float]:
+    """``decide``, for a model that makes nothing of the events before."""
+    return decide(state, turn.step, x, slots, cross, noise, out)
+
+
+def choose(state: Any, step: int, x: F64, slots: I64, out: F64) -> tuple[int, float, float, float]:
+    """Slot, score, mean and width of the best candidate; slot -1 if x cannot be used."""
+    if not (aligned(x) and finite(x)):
+        return -1, 0.0, 0.0, 0.0
+    place, value, mean, width = decide(state, step, x, slots, out[:0], x[:0], out)
+    return slots[place], value, mean, width
+
+
+def score_all(state: Any, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64) -> int:
+    """``score``, or -1 if x is not finite."""
+    if not finite(x):
+        return -1
+    place: int = score(state, step, x, slots, cross, noise, out)
+    return place
+
+
+def observe(state: Any, step: int, slot: int, x: F64, r: float) -> int:
+    """``learn``, or NOT_FINITE if x cannot be used."""
+    if not (aligned(x) and finite(x)):
+        return NOT_FINITE
+    status: int = learn(state, step, slot, x, x[:0], r)
+    return status
+
+
+def learn_fully(state: Any, step: int, slot: int, x: F64, z: F64, r: float) -> int:
+    """``learn`` and, where it asks for it, ``finish``."""
+    status: int = learn(state, step, slot, x, z, r)
+    if status == TEST:
+        status = finish(state, step, slot)
+    return status
+
+
+def observe_many(
+    state: Any, step: int, start: int, slots: I64, X: F64, cross: F64, rewards: F64
+) -> tuple[int, int]:
+    """Plays in order from ``start``; stops after a change, or before a play the pool cannot hold.
+
+    Returns where to go on and why it stopped.
+    """
+    for i in range(start, slots.shape[0]):
+        z = cross[i] if cross.shape[0] > 0 else X[i, :0]
+        status = learn_fully(state, step + i - start, slots[i], X[i], z, rewards[i])
+        if status == GROW:
+            return i, GROW
+        if status == CHANGED:
+            return i + 1, CHANGED
+    return slots.shape[0], NO_CHANGE
+
+
+def run_events(
+    state: Any, events: EventBatch, draws: Draws, start: int, step: int, until: int, out: F64,
+    chosen: I64,
+) -> tuple[int, int, int, int]:  # fmt: skip
+    """Decide, be rewarded, learn, over events from ``start`` on; ``chosen`` takes the places.
+
+    Stops where Python has something to do: after a change that must be reported, before a play
+    that the windows cannot hold, when random numbers run out, and after step ``until``. Returns
+    where to go on, the step, the place in the random numbers and why it stopped.
+    """
+    repeats, before, learnt, at = 0, -1, -1, draws.at
+    for i in range(start, events.X.shape[0]):
+        pool = events.pool_of[i]
+        repeats = repeats + 1 if pool == before else 0
+        before = pool
+        slots = events.members[events.offsets[pool] : events.offsets[pool + 1]]
+        drawn = draws.each if draws.each >= 0 else slots.shape[0]
+        if at + drawn > draws.noise.shape[0]:
+            return i, step, at, NEED_NOISE
+        x = events.X[i]
+        if not finite(x):
+            return i, step, at, NOT_FINITE
+        turn = Turn(step, repeats, learnt)
+        best = decide_turn(state, turn, x, slots, events.rewards[:0], draws.noise[at:], out)[0]
+        learnt = -1
+        chosen[i] = best
+        if events.mode == MATCH:
+            if best != events.logged[i]:
+                continue
+            r = events.rewards[i, 0]
+        elif events.mode == ONE:
+            r = events.rewards[i, 0] if best == events.logged[i] else 0.0
+        else:
+            r = events.rewards[i, best]
+        status = learn_fully(state, step, slots[best], x, x[:0], r)
+        if status == GROW:
+            return i, step, at, GROW
+        step += 1
+        at += drawn
+        learnt = best
+        if status != NO_CHANGE or step == until:
+            return i + 1, step, at, status
+    return events.X.shape[0], step, at, NO_CHANGE
+
+
+def _placeholder(*arguments: Any) -> Any:
+    raise NotImplementedError  # bound to a model's own by ``Kernels``
+
+
+score = learn = finish = _placeholder
+
+
+class Kernels:
+    """What is compiled of a model, each when it is first used; cached under ``name``.
+
+    ``packs`` marks a ``decide_turn`` that keeps models side by side in ``out`` (linalg.packed).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        score: Callable[..., int],
+        learn: Callable[..., int],
+        *,
+        decide: Callable[..., Any] | None = None,
+        decide_turn: Callable[..., Any] | None = None,
+        finish: Callable[..., int] | None = None,
+        packs: bool = False,
+    ) -> None:
+        self.name, self.packs = name, packs
+        self._score, self._learn, self._decide = score, learn, decide
+        self._decide_turn, self._finish = decide_turn, finish
+
+    def __repr__(self) -> str:
+        return f"Kernels({self.name!r})"
+
+    def respecialised(self, name: str) -> Kernels:
+        """The same for arrays of other types: a live call must know one set of types."""
+        return Kernels(
+            name, self._score, self._learn, decide=self._decide, decide_turn=self._decide_turn,
+            finish=self._finish, packs=self.packs,
+        )  # fmt: skip
+
+    @cached_property
+    def _parts(self) -> dict[str, Any]:
+        """The model's functions, by the names that the templates call."""
+        parts: dict[str, Any] = {"score": splice(self._score), "learn": splice(self._learn)}
+        parts["decide"] = splice(self._decide or bind(decide, self.name, **parts))
+        turn = self._decide_turn or bind(decide_turn, self.name, **parts)
+        parts["decide_turn"] = splice(turn)
+        parts["learn_fully"] = parts["learn"]
+        if self._finish is not None:
+            parts["finish"] = self.finish.kernel
+            parts["learn_fully"] = splice(bind(learn_fully, self.name, **parts))
+        return parts
+
+    def _made(self, template: Callable[..., Any]) -> Any:
+        return bind(template, self.name, **self._parts)
+
+    @cached_property
+    def choose(self) -> FastCall:
+        """``choose`` for live calls."""
+        return FastCall(jit_live(self._made(choose)))
+
+    @cached_property
+    def observe(self) -> FastCall:
+        """``observe`` for live calls."""
+        return FastCall(jit_live(self._made(observe)))
+
+    @cached_property
+    def finish(self) -> FastCall:
+        """``finish`` for live calls, after a status of TEST."""
+        finish: Any = self._finish or _placeholder
+        return FastCall(jit_live(getattr(finish, "py_func", finish)))
+
+    @cached_property
+    def score(self) -> FastCall:
+        """``score_all``."""
+        return FastCall(jit_live(self._made(score_all)))
+
+    @cached_property
+    def observe_many(self) -> Any:
+        """``observe_many``, without the interpreter lock."""
+        return jit_nonrt(self._made(observe_many))
+
+    @cached_property
+    def run_events(self) -> Any:
+        """``run_events``, without the interpreter lock."""
+        return jit_nonrt(self._made(run_events))

@@ -1,4 +1,4 @@
-"""One class a policy; all keep the contract of ``Policy``."""
+"""One class per policy; all keep the contract of ``Policy``. What they share is in ``base``."""
 
 from whim.policies.base import Policy
 from whim.policies.cusumucb import CUSUMUCB
@@ -51,3 +51,10 @@ __all__ = [
     "policy",
     "register",
 ]
+
+for _cls in (
+    CUSUMUCB, DUCB, MUCB, SWUCB, UCB, DLinUCB, DenBand, DynamicLinUCB, LinTS, LinUCBDisjoint,
+    LinUCBHybrid, LinUCBUniform, LinUCBWatched, ModifiedPSLinUCB, OracleRestart, PSLinUCBDisjoint,
+    PSLinUCBGroups, PSLinUCBHybrid, Random, SWLinUCB,
+):  # fmt: skip
+    register(_cls)

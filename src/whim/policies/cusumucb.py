@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from whim import checks
-from whim.kernels import contextfree
-from whim.policies.base import Loop
-from whim.policies.contextfree import ContextFreePolicy, horizon_and_changes
-from whim.types import F64, I64
+from whim.kernels.models import contextfree_tests as kernels
+from whim.policies.base.contextfree import ContextFreePolicy, horizon_and_changes
+from whim.types import F64
 
 __all__ = ["CUSUMUCB"]
 
@@ -49,7 +48,10 @@ class CUSUMUCB(ContextFreePolicy):
     """
 
     name = "cusum-ucb"
+    _kernels = kernels.CUSUM
     _draws = True
+    _draw = "random"
+    _each = 2
 
     def __init__(
         self,
@@ -62,9 +64,7 @@ class CUSUMUCB(ContextFreePolicy):
         seed: int = 0,
         ties: str = "first",
     ) -> None:
-        super().__init__(
-            locals(), n_features=n_features, columns=contextfree.CUSUM, seed=seed, ties=ties
-        )
+        super().__init__(n_features=n_features, columns=kernels.CUSUM_COLUMNS, seed=seed, ties=ties)
         self._warmup = checks.integer("warmup", warmup, 1)
         self._drift = checks.number("drift", drift, least=0)
         self._threshold = checks.number("threshold", threshold, above=0, infinite=True)
@@ -72,37 +72,10 @@ class CUSUMUCB(ContextFreePolicy):
         self._total: F64
         self._keep(_total=np.zeros(1))
 
-    def _noise(self, rng: np.random.Generator, n: int) -> F64:
-        return rng.random(2)
-
-    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
-        return contextfree.score_cusum(
-            x, slots, self._stats, self._total, self._explore, cast("F64", noise), self._out
-        )
-
-    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
-        return contextfree.cusum_one(
-            slot, x, reward, self._warmup, self._drift, self._threshold,
-            self._stats, self._total, self._work,
-        )  # fmt: skip
-
-    def _loop(self) -> Loop:
-        return Loop(
-            "cusum",
-            (
-                self._stats, self._total, self._explore, self._warmup, self._drift,
-                self._threshold, self._work,
-            ),
-            "random",
-            2,
-        )  # fmt: skip
-
-    def _observe_many(
-        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
-    ) -> tuple[int, int]:
-        return contextfree.cusum_many(
-            start, slots, rewards, self._warmup, self._drift, self._threshold,
-            self._stats, self._total, self._work,
+    def _state(self) -> kernels.CusumState:
+        return kernels.CusumState(
+            self._stats, self._total, self._explore, self._warmup, self._drift, self._threshold,
+            self._report,
         )  # fmt: skip
 
     def _forget(self, slots: list[int], gone: bool) -> None:

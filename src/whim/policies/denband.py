@@ -8,9 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from whim import checks
-from whim.kernels import experts, factors
-from whim.policies.base import Loop
-from whim.policies.rows import NO_ROWS, RowPolicy
+from whim.kernels.linalg import udu
+from whim.kernels.models import experts
+from whim.policies.base.ridge import RowPolicy
 from whim.types import F64, I64, ChangeEvent
 
 __all__ = ["DenBand"]
@@ -88,6 +88,7 @@ class DenBand(RowPolicy):
     """
 
     name = "denband"
+    _kernels = experts.EXPERTS
     restarts_all = True
     _payoffs = ("item", "cross")
 
@@ -114,7 +115,6 @@ class DenBand(RowPolicy):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            locals(),
             n_item_features=n_item_features,
             n_features=n_features,
             n_cross_features=n_cross_features,
@@ -132,21 +132,17 @@ class DenBand(RowPolicy):
             checks.integer("age_limit", age_limit, 1)
         alpha = checks.optional("alpha", alpha, least=0)
         kappa = checks.optional("kappa", kappa, least=0)
-        # in the order of kernels.experts; -1 stands for the authors' own radius
-        self._settings = np.array(
-            [
-                self._ridge,
-                checks.number("delta_l", delta_l, above=0),
-                checks.number("sigma", sigma, least=0),
-                -1.0 if alpha is None else alpha,
-                -1.0 if kappa is None else kappa,
-                2.0 * math.log(1.0 / checks.number("delta1", delta1, above=0, below=1)),
-                checks.number("gate_threshold", gate_threshold, above=0, infinite=True),
-                math.inf if age_limit is None else age_limit,
-            ]
+        self._settings = experts.Settings(
+            ridge=self._ridge,
+            delta_l=checks.number("delta_l", delta_l, above=0),
+            sigma=checks.number("sigma", sigma, least=0),
+            alpha=-1.0 if alpha is None else alpha,
+            kappa=-1.0 if kappa is None else kappa,
+            log_term=2.0 * math.log(1.0 / checks.number("delta1", delta1, above=0, below=1)),
+            gate=checks.number("gate_threshold", gate_threshold, above=0, infinite=True),
+            age_limit=math.inf if age_limit is None else float(age_limit),
         )
         p = self._p
-        self._phi = np.zeros(p)
         self._model: F64
         self._audit: F64
         self._gates: F64
@@ -155,7 +151,7 @@ class DenBand(RowPolicy):
         self._marks: I64
         self._ring: F64
         self._keep(
-            _model=factors.prior(p, self._ridge)[None].repeat(size, 0),
+            _model=udu.prior(p, self._ridge)[None].repeat(size, 0),
             _audit=experts.audit_row(p, self._ridge)[None].repeat(size, 0),
             _gates=np.zeros((size, window + 1)),
             _counts=np.zeros((size, experts.COUNTS), np.int64),
@@ -197,55 +193,23 @@ class DenBand(RowPolicy):
         return int(self._marks[experts.LIVE])
 
     def coefficients(self) -> F64:
-        """The experts' estimates θ̂, one a row, oldest first; a copy."""
+        """The experts' estimates θ̂, one per row, oldest first; a copy."""
         return self._model[self._order[: self.n_experts], -self._p :]
 
     def _begin(self) -> None:
         """One expert that has seen nothing, as at first."""
         # rows out of use are cleared as well, so that a reset policy saves as a new one does
-        self._model[:] = factors.prior(self._p, self._ridge)
+        self._model[:] = udu.prior(self._p, self._ridge)
         self._audit[:] = experts.audit_row(self._p, self._ridge)
         for array in (self._gates, self._counts, self._marks, self._ring):
             array[:] = 0
         self._order[:] = np.arange(len(self._order))
-        experts.start(
-            self._p, self._settings, self._model, self._audit, self._gates, self._counts,
-            self._order, self._marks, self._work[0],
-        )  # fmt: skip
+        experts.start(self._state())
 
-    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
-        kind, rows = self._given(cross)
-        return experts.score(
-            kind, x, slots, self._features, rows, self._settings, self._model, self._audit,
-            self._order, self._marks, self._out, self._phi,
-        )  # fmt: skip
-
-    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
-        kind, rows = self._given(None if cross is None else cross[None])
-        return experts.observe(
-            kind, x, slot, self._features, rows, reward, self._settings, self._model,
-            self._audit, self._gates, self._counts, self._order, self._marks, self._ring,
-            self._admitted, self._work, self._phi,
-        )  # fmt: skip
-
-    def _loop(self) -> Loop:
-        return Loop(
-            "denband",
-            (
-                self._kind, self._features, NO_ROWS, self._settings, self._model, self._audit,
-                self._order, self._marks, self._phi, self._gates, self._counts, self._ring,
-                self._admitted, self._work,
-            ),
-        )  # fmt: skip
-
-    def _observe_many(
-        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
-    ) -> tuple[int, int]:
-        kind, rows = self._given(cross)
-        return experts.observe_many(
-            start, kind, X, slots, self._features, rows, rewards, self._settings, self._model,
-            self._audit, self._gates, self._counts, self._order, self._marks, self._ring,
-            self._admitted, self._work, self._phi,
+    def _state(self) -> experts.State:
+        return experts.State(
+            self._settings, self._pairs(), self._model, self._audit, self._gates, self._counts,
+            self._order, self._marks, self._ring, self._admitted, self._work,
         )  # fmt: skip
 
     def _event(self, slot: int) -> ChangeEvent:

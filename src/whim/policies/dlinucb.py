@@ -8,9 +8,9 @@ import numpy as np
 
 from whim import checks
 from whim.errors import InvalidInputError
-from whim.kernels import factors, forgetting
-from whim.policies.base import QUIET, Loop
-from whim.policies.rows import NO_ROWS, RowPolicy
+from whim.kernels.linalg import udu
+from whim.kernels.models import discounted
+from whim.policies.base.ridge import RowPolicy
 from whim.types import F64, I64, ArmId
 
 __all__ = ["DLinUCB"]
@@ -31,7 +31,7 @@ class DLinUCB(RowPolicy):
         Length k of the rows that the caller will pass as ``cross`` in every call, for a caller
         with no item features.
     payoff
-        ``"disjoint"``: one model an arm, the reward is xᵀθ_a. ``"item"``: one model for all, yᵀθ.
+        ``"disjoint"``: one model per arm, the reward is xᵀθ_a. ``"item"``: one model for all, yᵀθ.
         ``"cross"``: one for all, kron(y, x)ᵀβ = xᵀWy.
     gamma
         0 < γ <= 1: the discount of one update; 1 forgets nothing. See ``theory``.
@@ -62,6 +62,7 @@ class DLinUCB(RowPolicy):
     """
 
     name = "dlinucb"
+    _kernels = discounted.DISCOUNTED
 
     def __init__(
         self,
@@ -81,7 +82,6 @@ class DLinUCB(RowPolicy):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            locals(),
             payoff=payoff,
             n_features=n_features,
             n_item_features=n_item_features,
@@ -93,11 +93,8 @@ class DLinUCB(RowPolicy):
         self._gamma = checks.number("gamma", gamma, above=0, most=1)
         fixed = checks.optional("alpha", alpha, least=0)
         p = self._p
-        self._bounds = (  # what ``forgetting.radius`` takes after the number of updates
-            p,
+        self._bounds = (
             math.nan if fixed is None else fixed,
-            self._gamma,
-            self._ridge,
             checks.number("sigma", sigma, least=0),
             checks.number("delta", delta, above=0, below=1),
             checks.number("bound_x", bound_x, least=0),
@@ -105,11 +102,11 @@ class DLinUCB(RowPolicy):
         )
         self._start: I64
         self._keep(_start=np.zeros(1, np.int64))
-        self._factors = np.zeros((1, factors.packed_size(p + 1)))
+        self._factors = np.zeros(udu.packed_size(p + 1))
         self._work = np.zeros((2, p + 1))
         self._sums: F64
         self._touched: I64
-        self._tables({"_sums": forgetting.discount_row(p), "_touched": np.zeros((), np.int64)})
+        self._tables({"_sums": discounted.empty_row(p), "_touched": np.zeros((), np.int64)})
 
     @staticmethod
     def theory(horizon: int, variation: float, dim: int) -> dict[str, float]:
@@ -137,52 +134,17 @@ class DLinUCB(RowPolicy):
             raise InvalidInputError(f"variation must be < dim * horizon = {d * T}, got {B!r}.")
         return {"gamma": gamma}
 
-    def _radius(self) -> float:
-        """α, or β_t of Russac et al. for the updates since the models were last all empty."""
-        return forgetting.radius(self._step - self._start.item(), *self._bounds)
-
-    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
-        kind, rows = self._given(cross)
-        return forgetting.discount_score(
-            kind, x, slots, self._features, rows, self._sums, self._touched, self._step,
-            self._gamma, self._radius(), self._ridge, self._factors, self._work, self._out,
+    def _state(self) -> discounted.State:
+        return discounted.State(
+            self._sums, self._touched, self._gamma, self._ridge, self._pairs(),
+            discounted.Radius(self._start, *self._bounds), self._factors, self._work,
         )  # fmt: skip
 
     def _score_many(self, X: F64, slots: I64) -> F64:
         self._crossed(None, len(slots))
-        kind, rows = self._given(None)
         result = np.empty((len(X), len(slots)))
-        forgetting.discount_score_many(
-            kind, X, slots, self._features, rows, self._sums, self._touched, self._step,
-            self._gamma, self._radius(), self._ridge, self._factors, self._work, result,
-        )  # fmt: skip
+        discounted.score_many(self._current(), self._step, X, slots, result)
         return result
-
-    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
-        kind, rows = self._given(None if cross is None else cross[None])
-        return forgetting.discount_one(
-            kind, slot, x, self._features, rows, reward, self._step + 1, self._gamma,
-            self._sums, self._touched, self._work,
-        )  # fmt: skip
-
-    def _loop(self) -> Loop:
-        return Loop(
-            "discounted_linear",
-            (
-                self._sums, self._touched, self._start, self._bounds, self._kind, self._features,
-                NO_ROWS, self._factors, self._work,
-            ),
-        )  # fmt: skip
-
-    def _observe_many(
-        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
-    ) -> tuple[int, int]:
-        kind, rows = self._given(cross)
-        forgetting.discount_many(
-            start, kind, slots, X, self._features, rows, rewards, self._step + 1, self._gamma,
-            self._sums, self._touched, self._work,
-        )  # fmt: skip
-        return len(slots), QUIET
 
     def _forget(self, slots: list[int], gone: bool) -> None:
         super()._forget(slots, gone)
@@ -192,8 +154,5 @@ class DLinUCB(RowPolicy):
     def coefficients(self, arm: ArmId | None = None) -> F64:
         """The estimate θ̂ = V⁻¹b of an arm (of all arms, for a shared model) as of now, a copy."""
         theta = np.empty(self._p)
-        forgetting.discount_theta(
-            self._row_of(arm), self._sums, self._touched, self._step, self._gamma, self._ridge,
-            self._factors, self._work, theta,
-        )  # fmt: skip
+        discounted.coefficients(self._current(), self._step, self._row_of(arm), theta)
         return theta

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from whim import checks
-from whim.kernels import contextfree
-from whim.policies.base import QUIET, Loop
-from whim.policies.contextfree import ContextFreePolicy, horizon_and_changes
-from whim.types import F64, I64
+from whim.kernels.models import contextfree
+from whim.policies.base.contextfree import ContextFreePolicy, horizon_and_changes
+from whim.types import F64
 
 __all__ = ["DUCB"]
 
@@ -46,6 +45,7 @@ class DUCB(ContextFreePolicy):
     """
 
     name = "ducb"
+    _kernels = contextfree.DISCOUNTED
 
     def __init__(
         self,
@@ -58,38 +58,18 @@ class DUCB(ContextFreePolicy):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            locals(), n_features=n_features, columns=contextfree.DISCOUNTED, seed=seed, ties=ties
+            n_features=n_features, columns=contextfree.DISCOUNTED_COLUMNS, seed=seed, ties=ties
         )
         self._gamma = checks.number("gamma", gamma, above=0, most=1)
         self._xi = checks.number("xi", xi, least=0)
-        self._bound = checks.number("bound", bound, above=0)
+        self._reward_bound = checks.number("bound", bound, above=0)
         self._total: F64
         self._keep(_total=np.zeros(1))
 
-    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
-        return contextfree.score_discounted(
-            x, slots, self._stats, self._step, self._total, self._gamma, self._xi, self._bound,
-            self._out,
-        )  # fmt: skip
-
-    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
-        return contextfree.discount_one(
-            slot, x, reward, self._step, self._gamma, self._stats, self._total
+    def _state(self) -> contextfree.DiscountedState:
+        return contextfree.DiscountedState(
+            self._stats, self._total, self._gamma, self._xi, self._reward_bound
         )
-
-    def _loop(self) -> Loop:
-        return Loop(
-            "discounted_ucb",
-            (self._stats, self._total, self._gamma, self._xi, self._bound),
-        )
-
-    def _observe_many(
-        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
-    ) -> tuple[int, int]:
-        contextfree.discount_many(
-            slots[start:], rewards[start:], self._step, self._gamma, self._stats, self._total
-        )
-        return len(slots), QUIET
 
     def _forget(self, slots: list[int], gone: bool) -> None:
         super()._forget(slots, gone)

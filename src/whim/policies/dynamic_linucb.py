@@ -1,4 +1,4 @@
-"""``DynamicLinUCB``: dLinUCB, slaves of which the least bad acts."""
+"""``DynamicLinUCB``: dLinUCB, submodels of which the least bad acts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from statistics import NormalDist
 import numpy as np
 
 from whim import checks
-from whim.kernels import factors, slaves
-from whim.policies.base import Loop
-from whim.policies.rows import NO_ROWS, RowPolicy
+from whim.kernels.linalg import udu
+from whim.kernels.models import submodels
+from whim.policies.base.ridge import RowPolicy
 from whim.types import F64, I64, ChangeEvent
 
 __all__ = ["DynamicLinUCB"]
@@ -19,10 +19,10 @@ __all__ = ["DynamicLinUCB"]
 class DynamicLinUCB(RowPolicy):
     """dLinUCB: several LinUCB models, dropped when they mispredict and replaced by new ones.
 
-    Wu, Iyer, Wang, SIGIR 2018. Every slave is a LinUCB model shared by all arms; each judges
-    and, unless it failed, learns every observation. The slave with the lowest bound on its rate
-    of failures acts. A slave that fails too often is dropped; when none is good, a new one is
-    added and reported as a change. Not to be confused with the discounted ``DLinUCB``.
+    Wu, Iyer, Wang, SIGIR 2018. Every submodel (the authors' slave) is a LinUCB model shared by all
+    arms; each judges and, unless it failed, learns every observation. The submodel with the lowest
+    bound on its rate of failures acts. A submodel that fails too often is dropped; when none is
+    good, a new one is added and reported as a change. The discounted ``DLinUCB`` is another policy.
 
     A click is far from any prediction near the click rate, so with 0/1 rewards nearly every
     click counts as a failure; take ``DenBand`` or a policy of the paper there.
@@ -43,13 +43,13 @@ class DynamicLinUCB(RowPolicy):
     ridge
         λ > 0.
     tau
-        τ >= 1: verdicts that a slave's badness is the mean of.
+        τ >= 1: verdicts that a submodel's badness is the mean of.
     delta1
-        δ₁ in (0, 1): a slave is dropped when its badness is more than this over its bound.
+        δ₁ in (0, 1): a submodel is dropped when its badness is more than this over its bound.
     delta2
         δ₂ in (0, 1): confidence of the bound √(ln(1/δ₂) / 2n) of the badness.
     tdelta1
-        δ̃₁ in [0, δ₁]: a slave is good while its badness is at most this over its bound;
+        δ̃₁ in [0, δ₁]: a submodel is good while its badness is at most this over its bound;
         ``None``: δ₁ / 5.
     sigma
         σ >= 0: standard deviation of the noise.
@@ -57,14 +57,14 @@ class DynamicLinUCB(RowPolicy):
         Error that noise alone explains, >= 0; ``None``: √2 σ erf⁻¹(1 - δ₁). With ``math.inf``
         no prediction ever fails and the policy is ``LinUCBUniform``.
     max_models
-        Slaves kept; a newer one takes the place of the oldest.
+        Submodels kept; a newer one takes the place of the oldest.
     seed, ties
         See ``Policy``.
 
     Notes
     -----
-    An event's ``statistic`` is the smallest badness over its bound, e - CB, among the slaves;
-    ``threshold`` is δ̃₁. ``theta_before`` are the coefficients of the slave that acted and
+    An event's ``statistic`` is the smallest badness over its bound, e - CB, among the submodels;
+    ``threshold`` is δ̃₁. ``theta_before`` are the coefficients of the submodel that acted and
     ``theta_after`` the zeros of the new one, which does not learn this play.
 
     Examples
@@ -79,6 +79,7 @@ class DynamicLinUCB(RowPolicy):
     """
 
     name = "dynamic-linucb"
+    _kernels = submodels.SUBMODELS
     restarts_all = True
     _payoffs = ("item", "cross")
 
@@ -102,7 +103,6 @@ class DynamicLinUCB(RowPolicy):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            locals(),
             n_item_features=n_item_features,
             n_features=n_features,
             n_cross_features=n_cross_features,
@@ -122,20 +122,16 @@ class DynamicLinUCB(RowPolicy):
             # √2 erf⁻¹(1 - δ) is the normal quantile of 1 - δ/2
             eta = sigma * NormalDist().inv_cdf(1.0 - delta1 / 2.0)
         self._tdelta1 = checks.number("tdelta1", tdelta1, least=0, most=delta1)
-        # in the order of kernels.slaves
-        self._settings = np.array(
-            [
-                self._ridge,
-                checks.number("alpha", alpha, least=0),
-                sigma,
-                checks.number("eta", eta, least=0, infinite=True),
-                delta1,
-                self._tdelta1,
-                math.log(1.0 / delta2),
-                math.sqrt(math.log(tau)),
-            ]
+        self._settings = submodels.Settings(
+            ridge=self._ridge,
+            alpha=checks.number("alpha", alpha, least=0),
+            sigma=sigma,
+            eta=checks.number("eta", eta, least=0, infinite=True),
+            delta1=delta1,
+            tdelta1=self._tdelta1,
+            log_delta2=math.log(1.0 / delta2),
+            root_log_tau=math.sqrt(math.log(tau)),
         )
-        self._phi = np.zeros(self._p)
         self._model: F64
         self._fails: I64
         self._counts: I64
@@ -143,81 +139,48 @@ class DynamicLinUCB(RowPolicy):
         self._order: I64
         self._marks: I64
         self._keep(
-            _model=factors.prior(self._p, self._ridge)[None].repeat(size, 0),
+            _model=udu.prior(self._p, self._ridge)[None].repeat(size, 0),
             _fails=np.zeros((size, tau), np.int64),
-            _counts=np.zeros((size, slaves.COUNTS), np.int64),
+            _counts=np.zeros((size, submodels.COUNTS), np.int64),
             _badness=np.zeros((size, 2)),
             _order=np.arange(size),
-            _marks=np.zeros(slaves.MARKS, np.int64),
+            _marks=np.zeros(submodels.MARKS, np.int64),
         )
-        self._work = np.zeros((slaves.WORK, self._p))
+        self._work = np.zeros((submodels.WORK, self._p))
         self._begin()
 
     @property
     def n_models(self) -> int:
-        """Slaves at present."""
-        return int(self._marks[slaves.LIVE])
+        """Submodels at present."""
+        return int(self._marks[submodels.LIVE])
 
     def coefficients(self) -> F64:
-        """The estimate θ̂ of the slave that acts, a copy."""
-        root_log_tau = self._settings[slaves.LOG_TAU]
-        row = slaves.chosen(root_log_tau, self._badness, self._order, self._marks)
-        return self._model[row, -self._p :].copy()
+        """The estimate θ̂ of the submodel that acts, a copy."""
+        return self._model[submodels.acting(self._state()), -self._p :].copy()
+
+    def _state(self) -> submodels.State:
+        return submodels.State(
+            self._settings, self._pairs(), self._model, self._fails, self._counts, self._badness,
+            self._order, self._marks, self._work,
+        )  # fmt: skip
 
     def _begin(self) -> None:
-        """One slave that has seen nothing, as at first."""
+        """One submodel that has seen nothing, as at first."""
         # rows out of use are cleared as well, so that a reset policy saves as a new one does
-        self._model[:] = factors.prior(self._p, self._ridge)
+        self._model[:] = udu.prior(self._p, self._ridge)
         for array in (self._fails, self._counts, self._badness, self._marks):
             array[:] = 0
         self._order[:] = np.arange(len(self._order))
-        slaves.start(
-            self._p, self._ridge, self._model, self._fails, self._counts, self._badness,
-            self._order, self._marks,
-        )  # fmt: skip
-
-    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
-        kind, rows = self._given(cross)
-        return slaves.score(
-            kind, x, slots, self._features, rows, self._settings, self._model, self._badness,
-            self._order, self._marks, self._out, self._phi,
-        )  # fmt: skip
-
-    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
-        kind, rows = self._given(None if cross is None else cross[None])
-        return slaves.observe(
-            kind, x, slot, self._features, rows, reward, self._settings, self._model,
-            self._fails, self._counts, self._badness, self._order, self._marks, self._work,
-            self._phi,
-        )  # fmt: skip
-
-    def _loop(self) -> Loop:
-        return Loop(
-            "dynamic",
-            (
-                self._kind, self._features, NO_ROWS, self._settings, self._model, self._badness,
-                self._order, self._marks, self._phi, self._fails, self._counts, self._work,
-            ),
-        )  # fmt: skip
-
-    def _observe_many(
-        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
-    ) -> tuple[int, int]:
-        kind, rows = self._given(cross)
-        return slaves.observe_many(
-            start, kind, X, slots, self._features, rows, rewards, self._settings, self._model,
-            self._fails, self._counts, self._badness, self._order, self._marks, self._work,
-            self._phi,
-        )  # fmt: skip
+        submodels.start(self._state())
 
     def _event(self, slot: int) -> ChangeEvent:
         return ChangeEvent(
             arm=None,
             step=self._step,
             plays=self._plays[slot],
-            statistic=float(self._work[slaves.STATISTIC, 0]),
+            statistic=float(self._work[submodels.STATISTIC, 0]),
             threshold=self._tdelta1,
-            theta_before=tuple(self._work[slaves.BEFORE].tolist()),
+            theta_before=tuple(self._work[submodels.BEFORE].tolist()),
             theta_after=(0.0,) * self._p,
             window=0,
         )

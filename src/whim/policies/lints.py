@@ -6,15 +6,17 @@ import copy
 
 import numpy as np
 
-from whim.kernels import batch, disjoint, uniform
-from whim.policies.base import Loop, Policy
-from whim.policies.rows import RidgeRows
+from whim.kernels.linalg import batch
+from whim.kernels.loops import Kernels
+from whim.kernels.models import disjoint, uniform
+from whim.policies.base.policy import Policy
+from whim.policies.base.ridge import RidgePolicy
 from whim.types import F64, I64
 
 __all__ = ["LinTS"]
 
 
-class LinTS(RidgeRows):
+class LinTS(RidgePolicy):
     """Thompson sampling: plays the best arm of a model drawn from N(θ̂, α²A⁻¹).
 
     ``Decision.mean`` is xᵀθ̂ and ``width`` the draw's standard deviation α√(xᵀA⁻¹x); ``score`` is
@@ -31,7 +33,7 @@ class LinTS(RidgeRows):
         Length k of the rows that the caller will pass as ``cross`` in every call, for a caller
         with no item features.
     payoff
-        ``"disjoint"``: one model an arm, the reward is xᵀθ_a. ``"item"``: one model for all, yᵀθ.
+        ``"disjoint"``: one model per arm, the reward is xᵀθ_a. ``"item"``: one model for all, yᵀθ.
         ``"cross"``: one for all, kron(y, x)ᵀβ = xᵀWy; all arms then share one draw of β.
     alpha
         α >= 0: scale of the draw's standard deviation.
@@ -53,6 +55,7 @@ class LinTS(RidgeRows):
 
     name = "lints"
     _draws = True
+    _draw = "standard_normal"
 
     def __init__(
         self,
@@ -67,7 +70,6 @@ class LinTS(RidgeRows):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            locals(),
             payoff=payoff,
             n_features=n_features,
             n_item_features=n_item_features,
@@ -77,29 +79,15 @@ class LinTS(RidgeRows):
             seed=seed,
             ties=ties,
         )
+        self._each = -1 if self._own else self._p
 
-    def _noise(self, rng: np.random.Generator, n: int) -> F64:
-        return rng.standard_normal(n if self._own else self._p)
-
-    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
-        assert noise is not None  # _draws
-        if self._own:
-            return disjoint.sample(x, slots, self._cum, self._alpha, noise, self._out)
-        kind, rows = self._given(cross)
-        return uniform.sample(
-            kind, x, slots, self._features, rows, self._cum, self._alpha, noise, self._out,
-            self._phi,
-        )  # fmt: skip
-
-    def _loop(self) -> Loop:
-        if self._own:
-            state = (self._cum, self._alpha, self._w)
-            return Loop("thompson", state, "standard_normal", -1)
-        return Loop("thompson_shared", self._shared_state(), "standard_normal", self._p)
+    @property
+    def _kernels(self) -> Kernels:
+        return disjoint.LINTS if self._own else uniform.LINTS
 
     def _score_many(self, X: F64, slots: I64) -> F64:
         if not self._own:
-            return Policy._score_many(self, X, slots)  # one draw of the whole model a context
+            return Policy._score_many(self, X, slots)  # one draw of the whole model per context
         width = np.empty((len(X), len(slots)))
         result = batch.bounds(X, *self._forms(X.shape[1], slots), 0.0, width)
         width *= copy.deepcopy(self._rng).standard_normal(width.shape)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from whim.policies.rows import RidgeRows
+from whim.policies.base.ridge import RidgePolicy
 
 __all__ = ["LinUCBDisjoint"]
 
 
-class LinUCBDisjoint(RidgeRows):
-    """LinUCB with one ridge model an arm; learns as if nothing ever changed.
+class LinUCBDisjoint(RidgePolicy):
+    """LinUCB with one ridge model per arm; learns as if nothing ever changed.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class LinUCBDisjoint(RidgeRows):
         arms: half the memory to go through, and half as much more to keep. ``scores_many``
         multiplies in single precision from 128 contexts on; its result is float64 as ever.
         Scores then differ by about 1e-6 of what they are made of, at most 1e-5; what is learnt
-        and saved does not. Simulated and replayed by live calls.
+        and saved does not.
     seed, ties
         See ``Policy``.
 
@@ -51,7 +51,6 @@ class LinUCBDisjoint(RidgeRows):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            locals(),
             payoff="disjoint",
             n_features=n_features,
             alpha=alpha,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whim.policies.hybrid import HybridPolicy
+from whim.policies.base.hybrid import HybridPolicy
 
 __all__ = ["LinUCBHybrid"]
 
@@ -48,7 +48,6 @@ class LinUCBHybrid(HybridPolicy):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            locals(),
             n_features=n_features,
             n_item_features=n_item_features,
             n_cross_features=n_cross_features,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from whim.policies.rows import RidgeRows
+from whim.policies.base.ridge import RidgePolicy
 
 __all__ = ["LinUCBUniform"]
 
 
-class LinUCBUniform(RidgeRows):
+class LinUCBUniform(RidgePolicy):
     """LinUCB with one ridge model of the arms' features, shared by all arms.
 
     Parameters
@@ -54,7 +54,6 @@ class LinUCBUniform(RidgeRows):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            locals(),
             n_item_features=n_item_features,
             n_features=n_features,
             n_cross_features=n_cross_features,

@@ -10,18 +10,20 @@ import numpy as np
 from whim import checks
 from whim.detectors import Cusum, RiverDetector
 from whim.errors import InvalidInputError
-from whim.kernels import factors, watched
-from whim.kernels.jit import Direct
-from whim.policies.base import CHANGED, Loop, Policy
-from whim.policies.rows import RidgeRows
+from whim.kernels.detection import cusum_residual
+from whim.kernels.linalg import udu
+from whim.kernels.loops import Kernels
+from whim.kernels.models import watched
+from whim.kernels.status import CHANGED
+from whim.policies.base.detecting import Reporting
+from whim.policies.base.policy import Policy
+from whim.policies.base.ridge import RidgePolicy
 from whim.types import F64, I64, ChangeEvent
 
 __all__ = ["LinUCBWatched"]
 
-_OBSERVE, _RESIDUAL = Direct(watched.observe), Direct(watched.learn_residual)
 
-
-class LinUCBWatched(RidgeRows):
+class LinUCBWatched(Reporting, RidgePolicy):
     """LinUCB that restarts an arm from nothing when a detector finds drift in its residuals.
 
     The usual alternatives to PSLinUCB's tests, to compare with: a detector of one-dimensional
@@ -86,9 +88,7 @@ class LinUCBWatched(RidgeRows):
         seed: int = 0,
         ties: str = "first",
     ) -> None:
-        settings = _plain(settings)
         super().__init__(
-            locals(),
             payoff="disjoint",
             n_features=n_features,
             alpha=alpha,
@@ -97,46 +97,58 @@ class LinUCBWatched(RidgeRows):
             ties=ties,
         )
         self._detector = checks.choice("detector", detector, ("cusum", "page-hinkley", "adwin"))
-        self._settings = settings
+        self._settings = self._params["settings"] = _plain(settings)
         self._squared = checks.choice("watch", watch, ("residual", "square")) == "square"
         self._warmup = checks.integer("warmup", warmup, 2)
-        self._rows({"_marks": np.zeros(watched.MARKS)})
+        self._open_report(n_features)
+        self._residual = np.zeros(1)
+        self._rows({"_marks": np.zeros(cusum_residual.COLUMNS)})
         self._watchers: dict[int, RiverDetector] = {}
         self._test: Cusum | None = None
         if detector == "cusum":
-            self._test = _cusum(settings)
+            self._test = _cusum(self._settings)
         else:
-            RiverDetector(detector, settings)  # says now what is wrong
+            RiverDetector(detector, self._settings)  # says now what is wrong
             self._rows({"_counts": np.zeros((), np.int64)})
             self._keep(_fed=np.zeros(0))
 
-    def _state(self) -> tuple[Any, ...]:
-        assert self._test is not None
-        return (
-            self._warmup, self._squared, self._test.drift, self._test.threshold, self._ridge,
-            self._cum, self._marks, self._work,
+    @property
+    def _kernels(self) -> Kernels:
+        return watched.RESIDUAL if self._test is None else watched.CUSUM
+
+    def _state(self) -> Any:
+        if self._test is None:
+            return watched.ResidualState(self._model(), self._residual)
+        test = cusum_residual.CusumTest(
+            self._warmup, self._squared, self._test.drift, self._test.threshold, self._marks,
+            self._report,
         )  # fmt: skip
+        return watched.CusumState(self._model(), test)
+
+    def _bind(self) -> Any:
+        super()._bind()  # by live calls, since river's detectors are not compiled with it
+        if self._test is not None and type(self)._observe is LinUCBWatched._observe:
+            self._observe_kernel = self._kernels.observe
+            self._loops = self._choose_kernel is not None
+        return self._bound
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
-        status: int
-        if self._test is not None:
-            status = _OBSERVE.call(slot, x, reward, *self._state())
+        status = super()._observe(slot, x, cross, reward)
+        if self._test is not None or status:
             return status
-        status, residual = _RESIDUAL.call(slot, x, reward, self._cum, self._w)
-        if status:
-            return status
-        self._marks[slot, watched.PLAYS] += 1.0
-        if self._marks[slot, watched.PLAYS] <= self._warmup:
+        self._marks[slot, cusum_residual.PLAYS] += 1.0
+        if self._marks[slot, cusum_residual.PLAYS] <= self._warmup:
             return status
         watcher = self._watchers.get(slot)
         if watcher is None:
             watcher = self._watchers[slot] = RiverDetector(self._detector, self._settings)
+        residual = self._residual.item()
         if not watcher.update(residual * residual if self._squared else residual):
             return status
-        theta = factors.packed_size(self._p)
-        self._work[1] = self._cum[slot, theta : theta + self._p]
-        self._work[2, 0] = watcher.statistic
-        self._work[3, 0] = watcher.threshold
+        theta = udu.packed_size(self._p)
+        self._report[0, : self._p] = self._cum[slot, theta : theta + self._p]
+        self._report[2, 0] = watcher.statistic
+        self._report[2, 1] = watcher.threshold
         self._forget([slot], gone=False)
         return CHANGED
 
@@ -145,24 +157,11 @@ class LinUCBWatched(RidgeRows):
     ) -> tuple[int, int]:
         if self._test is None:
             return Policy._observe_many(self, start, slots, X, cross, rewards)
-        return watched.observe_many(start, slots, X, rewards, *self._state())
-
-    def _loop(self) -> Loop | None:
-        if self._test is None:
-            return None  # river's detectors are not compiled with it
-        return Loop("linucb_watched", (self._cum, self._alpha, *self._state()))
+        return super()._observe_many(start, slots, X, cross, rewards)
 
     def _event(self, slot: int) -> ChangeEvent:
-        return ChangeEvent(
-            arm=self._table.id_of[slot],
-            step=self._step,
-            plays=self._plays[slot],
-            statistic=float(self._work[2, 0]),
-            threshold=self._test.threshold if self._test else float(self._work[3, 0]),
-            theta_before=tuple(self._work[1].tolist()),
-            theta_after=(0.0,) * self._p,
-            window=0,
-        )
+        threshold = self._test.threshold if self._test else float(self._report[2, 1])
+        return self._change(slot, self._p, threshold)
 
     def _forget(self, slots: list[int], gone: bool) -> None:
         for slot in slots:

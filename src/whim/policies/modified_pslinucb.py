@@ -9,10 +9,10 @@ import numpy as np
 
 from whim import checks
 from whim.errors import InvalidInputError
-from whim.kernels import contextfree, modified
-from whim.policies.base import Loop
-from whim.policies.rows import RidgeRows
-from whim.policies.windowed import RowWindows
+from whim.kernels.models import contextfree_tests, two_halves
+from whim.policies.base.detecting import Reporting
+from whim.policies.base.ridge import RidgePolicy
+from whim.policies.base.windows import RowWindows
 from whim.types import F64, I64, ChangeEvent
 
 __all__ = ["ModifiedPSLinUCB", "TheoryParameters"]
@@ -32,7 +32,7 @@ class TheoryParameters(NamedTuple):
     smallest_change: float
 
 
-class ModifiedPSLinUCB(RowWindows, RidgeRows):
+class ModifiedPSLinUCB(RowWindows, Reporting, RidgePolicy):
     """PSLinUCB as analysed: halves of the window compared, round robin, all arms restarted.
 
     For a fixed set of arms; with changing candidates the round robin skips a turn whose arm is
@@ -70,6 +70,7 @@ class ModifiedPSLinUCB(RowWindows, RidgeRows):
     """
 
     name = "modified-pslinucb"
+    _kernels = two_halves.TWO_HALVES
     restarts_all = True
 
     def __init__(
@@ -86,7 +87,6 @@ class ModifiedPSLinUCB(RowWindows, RidgeRows):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            locals(),
             payoff="disjoint",
             n_features=n_features,
             alpha=alpha,
@@ -104,51 +104,31 @@ class ModifiedPSLinUCB(RowWindows, RidgeRows):
         self._half: F64
         self._restarted: I64
         self._keep(_restarted=np.zeros(1, np.int64))
+        self._open_report(d)
         self._open_pool(d + 1, window + 1)
         self._rows(
             {
                 "_half": np.zeros(d * d + 2 * d + 1),
-                "_table_rows": np.zeros(modified.TABLE, np.int64),
+                "_table_rows": np.zeros(two_halves.TABLE, np.int64),
             }
         )
+
+    def _state(self) -> two_halves.State:
+        d = self._p
+        return two_halves.State(
+            self._model(), self._windows(), self._window, self._threshold, self._gamma,
+            self._half, self._live, self._restarted, self._report, np.zeros((d, d)),
+            np.zeros((d, d)),
+        )  # fmt: skip
 
     def _elapsed(self) -> int:
         return self._step - self._restarted.item()
 
-    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
-        return modified.score(
-            x, slots, self._cum, self._alpha, self._live, self._elapsed(), self._gamma, self._out
-        )
-
     def _score_many(self, X: F64, slots: I64) -> F64:
         result = super()._score_many(X, slots)
-        turn = contextfree.round_robin(self._live, self._elapsed(), self._gamma)
+        turn = contextfree_tests.round_robin(self._live, self._elapsed(), self._gamma)
         result[:, slots == turn] = np.inf
         return result
-
-    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
-        return modified.observe(
-            slot, x, reward, self._window, self._threshold, self._ridge, self._live,
-            self._cum, self._half, self._pool, self._links, self._table_rows, self._work,
-        )  # fmt: skip
-
-    def _loop(self) -> Loop:
-        return Loop(
-            "modified_ps",
-            (
-                self._cum, self._alpha, self._live, self._restarted, self._gamma, self._window,
-                self._threshold, self._ridge, self._half, self._pool, self._links,
-                self._table_rows, self._work,
-            ),
-        )  # fmt: skip
-
-    def _observe_many(
-        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
-    ) -> tuple[int, int]:
-        return modified.observe_many(
-            start, slots, X, rewards, self._window, self._threshold, self._ridge, self._live,
-            self._cum, self._half, self._pool, self._links, self._table_rows, self._work,
-        )  # fmt: skip
 
     def _forget(self, slots: list[int], gone: bool) -> None:
         super()._forget(slots, gone)
@@ -157,17 +137,7 @@ class ModifiedPSLinUCB(RowWindows, RidgeRows):
 
     def _event(self, slot: int) -> ChangeEvent:
         self._restarted[0] = self._step
-        _, before, after, test = self._work.tolist()
-        return ChangeEvent(
-            arm=self._table.id_of[slot],
-            step=self._step,
-            plays=self._plays[slot],
-            statistic=test[0],
-            threshold=self._threshold,
-            theta_before=tuple(before),
-            theta_after=tuple(after),
-            window=0,
-        )
+        return self._change(slot, self._p, self._threshold)
 
     @staticmethod
     def theory(

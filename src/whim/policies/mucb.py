@@ -9,11 +9,10 @@ import numpy as np
 
 from whim import checks
 from whim.errors import InvalidInputError
-from whim.kernels import contextfree
-from whim.policies.base import Loop
-from whim.policies.contextfree import ContextFreePolicy
-from whim.policies.windowed import RowWindows
-from whim.types import F64, I64
+from whim.kernels.models import contextfree_tests as kernels
+from whim.policies.base.contextfree import ContextFreePolicy
+from whim.policies.base.windows import RowWindows
+from whim.types import I64
 
 __all__ = ["MUCB"]
 
@@ -49,6 +48,7 @@ class MUCB(RowWindows, ContextFreePolicy):
     """
 
     name = "mucb"
+    _kernels = kernels.MONITORED
     restarts_all = True
 
     def __init__(
@@ -62,7 +62,7 @@ class MUCB(RowWindows, ContextFreePolicy):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            locals(), n_features=n_features, columns=contextfree.MONITORED, seed=seed, ties=ties
+            n_features=n_features, columns=kernels.MONITORED_COLUMNS, seed=seed, ties=ties
         )
         if checks.integer("window", window, 2) % 2:
             raise InvalidInputError(f"window must be even, got {window!r}.")
@@ -72,40 +72,18 @@ class MUCB(RowWindows, ContextFreePolicy):
         self._clock: I64
         self._keep(_clock=np.zeros(1, np.int64))
         self._open_pool(1, self._window)
-        self._rows({"_table_rows": np.zeros(contextfree.MONITOR_TABLE, np.int64)})
+        self._rows({"_table_rows": np.zeros(kernels.MONITOR_TABLE, np.int64)})
 
-    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
-        return contextfree.score_monitored(
-            x, slots, self._stats, self._live, self._step, self._clock, self._gamma, self._out
-        )
-
-    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
-        return contextfree.monitor_one(
-            slot, x, reward, self._step, self._window, self._threshold,
-            self._stats, self._pool, self._links, self._table_rows, self._clock, self._work,
-        )  # fmt: skip
-
-    def _loop(self) -> Loop:
-        return Loop(
-            "monitored",
-            (
-                self._stats, self._live, self._clock, self._gamma, self._window, self._threshold,
-                self._pool, self._links, self._table_rows, self._work,
-            ),
-        )  # fmt: skip
-
-    def _observe_many(
-        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
-    ) -> tuple[int, int]:
-        return contextfree.monitor_many(
-            start, slots, rewards, self._step, self._window, self._threshold,
-            self._stats, self._pool, self._links, self._table_rows, self._clock, self._work,
+    def _state(self) -> kernels.MonitoredState:
+        return kernels.MonitoredState(
+            self._stats, self._windows(), self._live, self._clock, self._gamma, self._window,
+            self._threshold, self._report,
         )  # fmt: skip
 
     def _forget(self, slots: list[int], gone: bool) -> None:
         super()._forget(slots, gone)
         if not gone and len(slots) == len(self._table):  # what a detection does
-            self._clock[contextfree.TAU] = self._step
+            self._clock[kernels.TAU] = self._step
 
     @staticmethod
     def theory(horizon: int, n_arms: int, segments: int, smallest_change: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``OracleRestart``: a policy that is told when interests change, the reference for detectors."""
+"""``OracleRestart``: a policy that knows when interests change, the reference for detectors."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from whim import checks
 from whim.errors import InvalidInputError, StateFileError
-from whim.policies import state
-from whim.policies.base import Policy
+from whim.policies.base import state_file
+from whim.policies.base.policy import Policy
 from whim.types import F64, I64, ArmId, ChangeEvent, Decision
 
 __all__ = ["OracleRestart"]
@@ -30,8 +30,8 @@ class OracleRestart(Policy):
     policy
         The policy that learns and decides, for example ``LinUCBDisjoint``.
     changes
-        For each arm the steps after which its reward law is new: 2000 means that update 2001 is
-        the first under the new law. A plain list of steps is a change of all arms.
+        For each arm the steps after which its rewards are new: 2000 means that update 2001 is
+        the first of the new regime. A plain list of steps is a change of all arms.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class OracleRestart(Policy):
     ) -> None:
         if not isinstance(policy, Policy):
             raise InvalidInputError(f"policy must be a Policy, got {policy!r}.")
-        super().__init__({"policy": policy, "changes": changes}, n_features=policy.n_features)
+        super().__init__(n_features=policy.n_features)
         self._inner = policy
         # step -> arms to restart after it; None stands for all
         self._due: dict[int, list[ArmId | None]] = {}
@@ -189,24 +189,26 @@ class OracleRestart(Policy):
 
     def to_bytes(self) -> bytes:
         due = [
-            [step, sorted((None if a is None else state.encode_id(a) for a in arms), key=repr)]
+            [step, sorted((None if a is None else state_file.encode_id(a) for a in arms), key=repr)]
             for step, arms in sorted(self._due.items())
         ]
         inner = np.frombuffer(self._inner.to_bytes(), np.uint8)
-        return state.pack({"class": self.name, "due": due}, {"policy": inner})
+        return state_file.pack({"class": self.name, "due": due}, {"policy": inner})
 
     @classmethod
     def from_bytes(cls, data: bytes, *, source: str = "data") -> Self:
         from whim.policies import registry  # it imports this module
 
-        header, arrays = state.unpack(data, source)
+        header, arrays = state_file.unpack(data, source)
         if header["class"] != cls.name:
             raise StateFileError(f"{source} must hold a {cls.name}, got {header['class']!r}.")
         inner = registry.from_bytes(arrays["policy"].tobytes(), source=source)
         changes: dict[ArmId, list[int]] = {}
         for step, arms in header["due"]:
             for arm in arms:
-                changes.setdefault(None if arm is None else state.decode_id(arm), []).append(step)
+                changes.setdefault(None if arm is None else state_file.decode_id(arm), []).append(
+                    step
+                )
         return cls(policy=inner, changes=changes)
 
     @classmethod

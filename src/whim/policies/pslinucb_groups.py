@@ -1,10 +1,9 @@
-"""``PSLinUCBGroups``: very many arms, one model a group, and arms that leave theirs."""
+"""``PSLinUCBGroups``: very many arms, one model per group, and arms that leave theirs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +12,17 @@ from whim import checks
 from whim.arms import check_id
 from whim.detectors import ScoreTest
 from whim.errors import InvalidInputError
-from whim.kernels import batch, factors, groups, windows
-from whim.kernels.jit import Direct
-from whim.policies import clusters, state
-from whim.policies.base import Loop
-from whim.policies.model_rows import ModelRows
-from whim.policies.scored import detailed
+from whim.kernels.detection import windows
+from whim.kernels.detection.contrast import Contrast
+from whim.kernels.linalg import batch, udu
+from whim.kernels.models import disjoint, groups
+from whim.policies.base import clusters, state_file
+from whim.policies.base.detecting import score_state
+from whim.policies.base.model_rows import ModelRows
 from whim.types import F64, I64, ArmId, ChangeEvent
 
 __all__ = ["PSLinUCBGroups"]
 
-_CHOOSE, _OBSERVE = Direct(groups.choose), Direct(groups.observe)
 _UNKNOWN: I64 = np.zeros(0, np.int64)
 
 
@@ -41,7 +40,7 @@ class PSLinUCBGroups(ModelRows):
     n_features
         Length d of a context.
     groups
-        ``"given"``: ``add_arms`` is told the group of each arm. A number: so many groups are
+        ``"given"``: ``add_arms`` is given the group of each arm. A number: so many groups are
         found by k-means in the item features of the arms that are added first, so add many at
         once; later arms join the nearest centre, or make the groups that those first were too
         few for. Needs scikit-learn.
@@ -82,6 +81,7 @@ class PSLinUCBGroups(ModelRows):
     """
 
     name = "pslinucb-groups"
+    _kernels = groups.GROUPS
     _home: I64
     _played: I64
     _group_rows: I64
@@ -102,7 +102,6 @@ class PSLinUCBGroups(ModelRows):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            locals(),
             n_features=checks.integer("n_features", n_features, 1),
             n_item_features=_item_features(groups, n_item_features),
             seed=seed,
@@ -112,12 +111,12 @@ class PSLinUCBGroups(ModelRows):
         self._alpha = checks.number("alpha", alpha, least=0)
         self._ridge = checks.number("ridge", ridge, least=1e-30, most=1e30)
         self._test = ScoreTest(false_alarm, window)
-        self._bounds = self._test.bounds(d)
         self._shared = ScoreTest(self._test.false_alarm / 2, window).bounds(d)
-        self._never = np.full_like(self._shared, np.inf)
         self._wanted = None if groups == "given" else int(groups)
         self._names: dict[ArmId, int] = {}  # labels and the numbers of their groups
         self._open_rows(d, self._ridge)
+        self._w = np.zeros(d)
+        self._score_test = score_state(self._test, d, self._flat, self._report)
         self._rows({"_home": np.zeros((), np.int64)})
         self._keep(
             _group_rows=np.zeros(0, np.int64),
@@ -141,9 +140,9 @@ class PSLinUCBGroups(ModelRows):
         arms
             Ids: any hashable but bool and None.
         features
-            One row an id, where groups are to be found.
+            One row per id, where groups are to be found.
         groups
-            One label an id, where groups are given: text, numbers, bytes or tuples of them.
+            One label per id, where groups are given: text, numbers, bytes or tuples of them.
 
         Returns
         -------
@@ -163,6 +162,7 @@ class PSLinUCBGroups(ModelRows):
         self._home[slots] = homes
         self._model[slots] = self._group_rows[homes]
         self._live_rows = None
+        self._unbind()
         return added
 
     def set_features(self, arms: Iterable[ArmId], features: npt.ArrayLike) -> None:
@@ -178,13 +178,13 @@ class PSLinUCBGroups(ModelRows):
         names = [_label(label) for label in self._id_list(labels, "groups")]
         if len(names) != n:
             raise InvalidInputError(
-                f"groups must be one label an arm, {n} in all, got {len(names)}."
+                f"groups must be one label per arm, {n} in all, got {len(names)}."
             )
         wanted = [names[i] for i in new]
         for name in wanted:
             if name not in self._names:
                 self._names[name] = self._new_group()
-        text = json.dumps([state.encode_id(name) for name in self._names])
+        text = json.dumps([state_file.encode_id(name) for name in self._names])
         self._labels = np.frombuffer(text.encode(), np.uint8)
         return np.array([self._names[name] for name in wanted], np.int64)
 
@@ -237,7 +237,7 @@ class PSLinUCBGroups(ModelRows):
     def _forget(self, slots: list[int], gone: bool) -> None:
         home, played = self._home[slots], self._played[slots]
         for slot in slots:
-            windows.clear(self._ends, slot, self._links)
+            windows.clear(windows.Windows(self._ends, self._pool, self._links), slot)
             if self._kind[self._model[slot]] == groups.ONE:
                 self._free_row(int(self._model[slot]))
         super()._forget(slots, gone)
@@ -246,6 +246,7 @@ class PSLinUCBGroups(ModelRows):
         self._home[slots], self._played[slots] = home, played
         self._model[slots] = self._group_rows[home]
         self._live_rows = None
+        self._unbind()
         others = self._live[~np.isin(self._live, slots)]
         for number in np.setdiff1d(home, self._home[others]).tolist():
             self._blank(int(self._group_rows[number]))
@@ -254,11 +255,11 @@ class PSLinUCBGroups(ModelRows):
         super()._verify()
         if self._wanted is None:
             coded = json.loads(self._labels.tobytes() or "[]")
-            self._names = {state.decode_id(c): i for i, c in enumerate(coded)}
+            self._names = {state_file.decode_id(c): i for i, c in enumerate(coded)}
         rows, live = self._group_rows, self._table.live
         made = len(self._names) if self._wanted is None else len(self._centres)
         if self._centres.shape[1:] != (self._m,) or rows.shape != (made,):
-            raise ValueError(f"group_rows must be one a group, got {rows.shape}")
+            raise ValueError(f"group_rows must be one per group, got {rows.shape}")
         inside = ((rows >= 0) & (rows < len(self._kind))).all()
         if not inside or (self._kind[rows] != groups.SHARED).any():
             raise ValueError("group_rows must name models that arms share")
@@ -272,24 +273,6 @@ class PSLinUCBGroups(ModelRows):
     def evens_out(self) -> bool:
         return not self._random_ties
 
-    def _choose(self, x: F64, slots: I64, cross: F64 | None) -> tuple[int, float, float, float]:
-        if self._random_ties:
-            return super()._choose(x, slots, cross)
-        known = self._all_rows() if slots is self._everyone else _UNKNOWN
-        found: tuple[int, float, float, float] = _CHOOSE.call(
-            x, slots, known, self._model, self._played, self._cum, self._alpha, self._mark,
-            self._among, self._found,
-        )  # fmt: skip
-        if found[0] < 0:  # not finite
-            checks.vector("x", x, self._d)
-        return found
-
-    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
-        return groups.score(
-            x, slots, self._model, self._cum, self._alpha, self._mark, self._among, self._found,
-            self._out,
-        )  # fmt: skip
-
     def _ranked(self, slots: I64) -> I64:
         if self._random_ties:
             return super()._ranked(slots)
@@ -298,53 +281,38 @@ class PSLinUCBGroups(ModelRows):
     def _score_many(self, X: F64, slots: I64) -> F64:
         d = X.shape[1]
         rows, place = np.unique(self._model[slots], return_inverse=True)
-        P = np.empty((len(rows), factors.packed_size(d)))
+        P = np.empty((len(rows), udu.packed_size(d)))
         batch.pack_rows(self._cum, rows, d, P)
         T = np.ascontiguousarray(self._cum[rows, P.shape[1] :])
         return batch.bounds(X, T, P, self._alpha)[:, place]
 
-    # -- rewards --------------------------------------------------------------------------------
+    # -- state and events -----------------------------------------------------------------------
 
-    def _state(self) -> tuple[Any, ...]:
-        return (
-            self._spare, self._bounds, self._shared, self._never, self._ridge, self._model,
-            self._kind, self._played, self._ends, self._clock, self._past, self._cum, self._flat,
-            self._pool, self._links, self._table_rows, self._work, self._room, self._scratch,
-            self._sums, self._side, self._copies, self._totals,
-        )  # fmt: skip
+    def _state(self) -> groups.State:
+        return groups.State(
+            model=disjoint.Ridge(self._cum, self._cum, self._alpha, self._ridge, self._w),
+            windows=self._windows(),
+            test=self._score_test._replace(flat=self._flat),
+            shared=self._shared,
+            contrast=Contrast(self._past, self._sums, self._side, self._totals),
+            arms=groups.Arms(
+                self._model, self._kind, self._played, self._ends, self._clock, self._spare
+            ),
+            among=groups.Among(self._live, self._all_rows(), self._mark, self._among, self._scores),
+            copies=self._copies,
+        )
 
-    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
-        status: int = _OBSERVE.call(slot, x, reward, *self._state())
-        return status
-
-    def _observe_many(
-        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
-    ) -> tuple[int, int]:
-        return groups.observe_many(start, slots, X, rewards, *self._state())
-
-    def _loop(self) -> Loop:
-        mine = self._cum, self._alpha, self._mark, self._among, self._found
-        return Loop("grouped", (*mine, self._model, self._played, *self._state()))
+    def _decides_at_once(self) -> bool:
+        return not self._random_ties
 
     def _event(self, slot: int) -> ChangeEvent:
         if self._kind[self._spare] != groups.UNUSED:  # the arm that left has it
             self._taken()
-        d = self._d
-        _, before, after, found = self._work.tolist()
         row = self._model[slot]
         shared = self._kind[row] == groups.SHARED
-        event = ChangeEvent(
-            arm=self._table.id_of[slot],
-            step=self._step,
-            plays=int(self._clock[row, groups.EVER]) if shared else self._plays[slot],
-            statistic=found[0],
-            threshold=found[1],
-            theta_before=tuple(before[:d]),
-            theta_after=tuple(after[:d]),
-            window=int(found[3]),
-            group=self._label_of(int(self._home[slot])) if shared else None,
-        )
-        return detailed(event, int(found[2]))
+        plays = int(self._clock[row, groups.EVER]) if shared else self._plays[slot]
+        group = self._label_of(int(self._home[slot])) if shared else None
+        return self._scored_change(slot, self._d or 0, plays, group)
 
 
 def _item_features(groups: object, n_item_features: object) -> int:
@@ -365,7 +333,7 @@ def _label(label: object) -> ArmId:
     """A label in its plain form, one that can be saved."""
     try:
         name = check_id(label)
-        state.encode_id(name)
+        state_file.encode_id(name)
     except InvalidInputError:
         raise InvalidInputError(
             f"groups must be labels of text, numbers, bytes or tuples of them, got {label!r}."

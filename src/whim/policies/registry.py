@@ -7,28 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from whim.errors import InvalidInputError, StateFileError
-from whim.policies import state
-from whim.policies.base import Policy
-from whim.policies.cusumucb import CUSUMUCB
-from whim.policies.denband import DenBand
-from whim.policies.dlinucb import DLinUCB
-from whim.policies.ducb import DUCB
-from whim.policies.dynamic_linucb import DynamicLinUCB
-from whim.policies.lints import LinTS
-from whim.policies.linucb_disjoint import LinUCBDisjoint
-from whim.policies.linucb_hybrid import LinUCBHybrid
-from whim.policies.linucb_uniform import LinUCBUniform
-from whim.policies.linucb_watched import LinUCBWatched
-from whim.policies.modified_pslinucb import ModifiedPSLinUCB
-from whim.policies.mucb import MUCB
-from whim.policies.oracle_restart import OracleRestart
-from whim.policies.pslinucb_disjoint import PSLinUCBDisjoint
-from whim.policies.pslinucb_groups import PSLinUCBGroups
-from whim.policies.pslinucb_hybrid import PSLinUCBHybrid
-from whim.policies.random_policy import Random
-from whim.policies.swlinucb import SWLinUCB
-from whim.policies.swucb import SWUCB
-from whim.policies.ucb import UCB
+from whim.policies.base import Policy, state_file
 
 __all__ = ["POLICIES", "from_bytes", "load", "policy", "register"]
 
@@ -43,32 +22,6 @@ def register(cls: type[Policy]) -> type[Policy]:
         raise InvalidInputError(f"name must be new, got {cls.name!r} which is registered already.")
     POLICIES[cls.name] = cls
     return cls
-
-
-_BUILT_IN: tuple[type[Policy], ...] = (
-    CUSUMUCB,
-    DLinUCB,
-    DUCB,
-    DenBand,
-    DynamicLinUCB,
-    LinTS,
-    LinUCBDisjoint,
-    LinUCBHybrid,
-    LinUCBUniform,
-    LinUCBWatched,
-    MUCB,
-    ModifiedPSLinUCB,
-    OracleRestart,
-    PSLinUCBDisjoint,
-    PSLinUCBGroups,
-    PSLinUCBHybrid,
-    Random,
-    SWLinUCB,
-    SWUCB,
-    UCB,
-)
-for _cls in _BUILT_IN:
-    register(_cls)
 
 
 def policy(name: str, **params: Any) -> Policy:
@@ -88,7 +41,7 @@ def policy(name: str, **params: Any) -> Policy:
 
 def from_bytes(data: bytes, *, source: str = "data") -> Policy:
     """The policy, of whatever registered class, that ``Policy.to_bytes`` sealed."""
-    header, _ = state.unpack(data, source)
+    header, _ = state_file.unpack(data, source)
     cls = POLICIES.get(header["class"])
     if cls is None:
         raise StateFileError(

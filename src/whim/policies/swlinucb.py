@@ -7,16 +7,17 @@ import math
 import numpy as np
 
 from whim import checks
-from whim.kernels import forgetting, windows
-from whim.policies.base import Loop
-from whim.policies.rows import NO_ROWS, RidgeRows
-from whim.policies.windowed import WindowPool
-from whim.types import F64, I64
+from whim.kernels.detection import windows
+from whim.kernels.loops import Kernels
+from whim.kernels.models import sliding
+from whim.policies.base.ridge import RidgePolicy
+from whim.policies.base.windows import WindowPool
+from whim.types import I64
 
 __all__ = ["SWLinUCB"]
 
 
-class SWLinUCB(WindowPool, RidgeRows):
+class SWLinUCB(WindowPool, RidgePolicy):
     """LinUCB that learns from the last ``window`` updates only, over all arms together.
 
     An arm that was not played in the window is as good as new.
@@ -31,7 +32,7 @@ class SWLinUCB(WindowPool, RidgeRows):
         Length k of the rows that the caller will pass as ``cross`` in every call, for a caller
         with no item features.
     payoff
-        ``"disjoint"``: one model an arm, the reward is xᵀθ_a. ``"item"``: one model for all, yᵀθ.
+        ``"disjoint"``: one model per arm, the reward is xᵀθ_a. ``"item"``: one model for all, yᵀθ.
         ``"cross"``: one for all, kron(y, x)ᵀβ = xᵀWy.
     window
         w >= 1: updates of the policy, not plays of an arm. See ``theory``.
@@ -72,7 +73,6 @@ class SWLinUCB(WindowPool, RidgeRows):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            locals(),
             more=1,
             payoff=payoff,
             n_features=n_features,
@@ -85,9 +85,9 @@ class SWLinUCB(WindowPool, RidgeRows):
         )
         self._window = checks.integer("window", window, 1)
         self._chain: I64
-        self._tables({"_chain": np.zeros(forgetting.CHAIN, np.int64)})
+        self._tables({"_chain": np.zeros(sliding.CHAIN, np.int64)})
         self._ends: I64
-        self._open_pool(forgetting.record_size(self._p), self._window)
+        self._open_pool(sliding.record_size(self._p), self._window)
         self._keep(_ends=np.zeros((1, windows.ENDS), np.int64))
 
     @staticmethod
@@ -114,31 +114,18 @@ class SWLinUCB(WindowPool, RidgeRows):
         asked = (d * T / B) ** (2 / 3) if B > 0 else math.inf
         return {"window": T if asked > T else math.ceil(asked)}
 
-    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
-        kind, rows = self._given(None if cross is None else cross[None])
-        return forgetting.slide_one(
-            kind, slot, x, self._features, rows, reward, self._window, self._ridge,
-            self._cum, self._chain, self._pool, self._links, self._ends, self._work,
-        )  # fmt: skip
+    @property
+    def _kernels(self) -> Kernels:
+        return sliding.OWN if self._own else sliding.SHARED
 
-    def _loop(self) -> Loop:
-        state = (
-            self._cum, self._alpha, self._kind, self._features, NO_ROWS, self._phi, self._window,
-            self._ridge, self._chain, self._pool, self._links, self._ends, self._work,
-        )  # fmt: skip
-        return Loop("sliding_linear" if self._own else "sliding_shared", state)
-
-    def _observe_many(
-        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
-    ) -> tuple[int, int]:
-        kind, rows = self._given(cross)
-        return forgetting.slide_many(
-            start, kind, slots, X, self._features, rows, rewards, self._window, self._ridge,
-            self._cum, self._chain, self._pool, self._links, self._ends, self._work,
-        )  # fmt: skip
+    def _state(self) -> sliding.State:
+        queue = windows.Windows(self._ends, self._pool, self._links)
+        return sliding.State(
+            self._model(), self._pairs(), self._window, self._chain, queue, np.zeros((3, self._p))
+        )
 
     def _forget(self, slots: list[int], gone: bool) -> None:
         if self._own or not gone:
             for row in {self._row(slot) for slot in slots}:
-                forgetting.drop(row, self._chain, self._pool)
+                sliding.drop(row, self._chain, self._pool)
         super()._forget(slots, gone)

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from whim import checks
-from whim.kernels import contextfree
-from whim.policies.base import Loop
-from whim.policies.contextfree import ContextFreePolicy, horizon_and_changes
+from whim.kernels.models import contextfree
+from whim.policies.base.contextfree import ContextFreePolicy, horizon_and_changes
 from whim.types import F64, I64
 
 __all__ = ["SWUCB"]
@@ -49,6 +48,7 @@ class SWUCB(ContextFreePolicy):
     """
 
     name = "swucb"
+    _kernels = contextfree.SLIDING
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class SWUCB(ContextFreePolicy):
         seed: int = 0,
         ties: str = "first",
     ) -> None:
-        super().__init__(locals(), n_features=n_features, seed=seed, ties=ties)
+        super().__init__(n_features=n_features, seed=seed, ties=ties)
         self._window = checks.integer("window", window, 1)
         self._xi = checks.number("xi", xi, least=0)
-        self._bound = checks.number("bound", bound, above=0)
+        self._reward_bound = checks.number("bound", bound, above=0)
         self._clock: I64
         self._ring: I64
         self._values: F64
@@ -73,36 +73,18 @@ class SWUCB(ContextFreePolicy):
             _values=np.zeros(0),
         )
 
-    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
-        return contextfree.score_sliding(
-            x, slots, self._stats, self._step, self._window, self._xi, self._bound, self._out
-        )
-
-    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
-        return contextfree.slide_one(
-            slot, x, reward, self._window, self._stats, self._ring, self._values, self._clock
-        )
-
-    def _loop(self) -> Loop:
-        return Loop(
-            "sliding_ucb",
-            (
-                self._stats, self._window, self._xi, self._bound, self._ring, self._values,
-                self._clock,
-            ),
+    def _state(self) -> contextfree.SlidingState:
+        return contextfree.SlidingState(
+            self._stats, self._window, self._xi, self._reward_bound, self._ring, self._values,
+            self._clock,
         )  # fmt: skip
-
-    def _observe_many(
-        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
-    ) -> tuple[int, int]:
-        return contextfree.slide_many(
-            start, slots, rewards, self._window, self._stats, self._ring, self._values, self._clock
-        )
 
     def _grow_pool(self) -> None:
         more = min(self._window, max(_FIRST, 2 * len(self._ring))) - len(self._ring)
-        self._ring = np.concatenate([self._ring, np.zeros(more, np.int64)])
-        self._values = np.concatenate([self._values, np.zeros(more)])
+        self._keep(
+            _ring=np.concatenate([self._ring, np.zeros(more, np.int64)]),
+            _values=np.concatenate([self._values, np.zeros(more)]),
+        )
 
     def _forget(self, slots: list[int], gone: bool) -> None:
         super()._forget(slots, gone)

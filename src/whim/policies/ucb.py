@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from whim import checks
-from whim.kernels import contextfree
-from whim.policies.base import QUIET, Loop
-from whim.policies.contextfree import ContextFreePolicy
-from whim.types import F64, I64
+from whim.kernels.models import contextfree
+from whim.policies.base.contextfree import ContextFreePolicy
 
 __all__ = ["UCB"]
 
@@ -38,6 +36,7 @@ class UCB(ContextFreePolicy):
     """
 
     name = "ucb"
+    _kernels = contextfree.UCB
 
     def __init__(
         self,
@@ -48,23 +47,9 @@ class UCB(ContextFreePolicy):
         seed: int = 0,
         ties: str = "first",
     ) -> None:
-        super().__init__(locals(), n_features=n_features, seed=seed, ties=ties)
+        super().__init__(n_features=n_features, seed=seed, ties=ties)
         self._logarithm = checks.choice("bonus", bonus, ("ucb1", "li")) == "ucb1"
         self._alpha = checks.number("alpha", alpha, least=0)
 
-    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
-        return contextfree.score_ucb(
-            x, slots, self._stats, self._step, self._logarithm, self._alpha, self._out
-        )
-
-    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
-        return contextfree.learn_one(slot, x, reward, self._stats)
-
-    def _loop(self) -> Loop:
-        return Loop("ucb", (self._stats, self._logarithm, self._alpha))
-
-    def _observe_many(
-        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
-    ) -> tuple[int, int]:
-        contextfree.learn_many(slots[start:], rewards[start:], self._stats)
-        return len(slots), QUIET
+    def _state(self) -> contextfree.UCBState:
+        return contextfree.UCBState(self._stats, self._logarithm, self._alpha)

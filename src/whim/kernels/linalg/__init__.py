@@ -1,0 +1,1 @@
+"""Linear algebra that keeps its digits: vectors of four, ridge inverses as factors, batches."""

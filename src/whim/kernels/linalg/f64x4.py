@@ -1,0 +1,176 @@
+"""``F64x4``: four doubles as one value, so that kernels that want vectors are plain Python.
+
+numba adds numbers of a sum one by one, since another order would change the last bits. A kernel
+that writes its order down in vectors gets the processor's own, with the same bits everywhere:
+``load(a, i, 2) * splat(x, 2)`` is eight products. A value has ``parts`` vectors of four, which
+should be few enough to stay in registers; arrays are contiguous and counted flat. This is the one
+file that builds instructions. With ``NUMBA_DISABLE_JIT=1`` the same names are NumPy.
+"""
+
+# numba and llvmlite ship no types
+# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators, allow-subclassing-any
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core.errors import TypingError
+from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
+
+__all__ = ["F64x4", "joined", "load", "splat", "store", "total"]
+
+_FOUR = ir.VectorType(ir.DoubleType(), 4)
+_SINGLE = ir.VectorType(ir.FloatType(), 4)
+_OPERATORS = (
+    (operator.add, "fadd"), (operator.iadd, "fadd"), (operator.sub, "fsub"),
+    (operator.isub, "fsub"), (operator.mul, "fmul"),
+)  # fmt: skip
+
+
+class F64x4(types.Type):
+    """The compiler's type of ``parts`` vectors of four doubles."""
+
+    def __init__(self, parts):
+        self.parts = parts
+        super().__init__(f"f64x4({parts})")
+
+
+@register_model(F64x4)
+class _Model(models.PrimitiveModel):
+    def __init__(self, manager, kind):
+        super().__init__(manager, kind, ir.LiteralStructType([_FOUR] * kind.parts))
+
+
+def _packed(builder, parts):
+    value = ir.Constant(ir.LiteralStructType([_FOUR] * len(parts)), ir.Undefined)
+    for i, part in enumerate(parts):
+        value = builder.insert_value(value, part, i)
+    return value
+
+
+def _parts(builder, value):
+    return [builder.extract_value(value, i) for i in range(len(value.type.elements))]
+
+
+def _address(context, builder, kind, array, i, part, vector):
+    data = context.make_array(kind)(context, builder, array).data
+    place = builder.add(i, ir.Constant(ir.IntType(64), 4 * part))
+    return builder.bitcast(builder.gep(data, [place]), vector.as_pointer())
+
+
+def _check(array):
+    if array.layout != "C":
+        raise TypingError(f"vectors need contiguous arrays, got {array}")
+
+
+def _load(typing, a, i, parts):
+    """``a[i]`` and the ``4 * parts - 1`` numbers after it; ``a`` may be in float32."""
+    _check(a)
+
+    def generate(context, builder, signature, arguments):
+        array, i, _ = arguments
+        kind, loaded = signature.args[0], []
+        single = kind.dtype == types.float32
+        for part in range(parts.literal_value):
+            vector = _SINGLE if single else _FOUR
+            at = _address(context, builder, kind, array, i, part, vector)
+            value = builder.load(at, align=4 if single else 8)
+            loaded.append(builder.fpext(value, _FOUR) if single else value)
+        return _packed(builder, loaded)
+
+    return F64x4(parts.literal_value)(a, types.uint64, parts), generate
+
+
+def _store(typing, a, i, value):
+    """The numbers of a value to ``a[i]`` and the places after it."""
+    _check(a)
+
+    def generate(context, builder, signature, arguments):
+        array, i, value = arguments
+        for part, vector in enumerate(_parts(builder, value)):
+            at = _address(context, builder, signature.args[0], array, i, part, _FOUR)
+            builder.store(vector, at, align=8)
+        return context.get_dummy_value()
+
+    return types.void(a, types.uint64, value), generate
+
+
+def _splat(typing, x, parts):
+    """The same number everywhere."""
+
+    def generate(context, builder, signature, arguments):
+        empty = ir.Constant(_FOUR, ir.Undefined)
+        first = builder.insert_element(empty, arguments[0], ir.Constant(ir.IntType(32), 0))
+        order = ir.Constant(ir.VectorType(ir.IntType(32), 4), [0] * 4)
+        return _packed(builder, [builder.shuffle_vector(first, empty, order)] * parts.literal_value)
+
+    return F64x4(parts.literal_value)(types.float64, parts), generate
+
+
+def _joined(typing, a, b, c, d):
+    """Four numbers as one value."""
+
+    def generate(context, builder, signature, arguments):
+        vector = ir.Constant(_FOUR, ir.Undefined)
+        for i, one in enumerate(arguments):
+            vector = builder.insert_element(vector, one, ir.Constant(ir.IntType(32), i))
+        return _packed(builder, [vector])
+
+    return F64x4(1)(*[types.float64] * 4), generate
+
+
+def _total(typing, value):
+    """``(v0 + v2) + (v1 + v3)`` of one vector."""
+
+    def generate(context, builder, signature, arguments):
+        [vector] = _parts(builder, arguments[0])
+        v = [builder.extract_element(vector, ir.Constant(ir.IntType(32), i)) for i in range(4)]
+        return builder.fadd(builder.fadd(v[0], v[2]), builder.fadd(v[1], v[3]))
+
+    return types.float64(value), generate
+
+
+def _define(operation, name):
+    @type_callable(operation)
+    def typed(context):
+        return lambda a, b: a if isinstance(a, F64x4) and a == b else None
+
+    @lower_builtin(operation, F64x4, F64x4)
+    def generate(context, builder, signature, arguments):
+        pairs = zip(*(_parts(builder, argument) for argument in arguments), strict=True)
+        return _packed(builder, [getattr(builder, name)(x, y) for x, y in pairs])
+
+
+def _compiled() -> tuple[Any, ...]:
+    for operation, name in _OPERATORS:
+        _define(operation, name)
+    load, splat = intrinsic(prefer_literal=True)(_load), intrinsic(prefer_literal=True)(_splat)
+    return load, splat, intrinsic(_store), intrinsic(_joined), intrinsic(_total)
+
+
+def _interpreted() -> tuple[Any, ...]:
+    def load(a, i, parts):
+        return a.reshape(-1)[int(i) : int(i) + 4 * parts].astype(np.float64)
+
+    def splat(x, parts):
+        return np.full(4 * parts, x)
+
+    def store(a, i, value):
+        a.reshape(-1)[int(i) : int(i) + len(value)] = value
+
+    def joined(a, b, c, d):
+        return np.array([a, b, c, d])
+
+    def total(value):
+        return float((value[0] + value[2]) + (value[1] + value[3]))
+
+    return load, splat, store, joined, total
+
+
+_config: Any = numba.config
+load, splat, store, joined, total = _interpreted() if _config.DISABLE_JIT else _compiled()

@@ -1,0 +1,1 @@
+"""Payoff models: each file a ``State``, how it scores and how it learns."""

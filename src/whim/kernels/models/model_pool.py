@@ -1,0 +1,39 @@
+"""Which rows of a table of models are in use, oldest first.
+
+``order`` is a permutation of the rows whose first ``marks[LIVE]`` entries are in use.
+"""
+
+from __future__ import annotations
+
+from whim.kernels.jit import inline
+from whim.types import I64
+
+__all__ = ["LIVE", "add_row", "drop_row"]
+
+LIVE = 0
+
+
+@inline
+def add_row(order: I64, marks: I64) -> int:
+    """The row of one more model; when all are in use the oldest gives way."""
+    live = marks[LIVE]
+    if live < order.shape[0]:
+        row: int = order[live]
+        marks[LIVE] = live + 1
+    else:
+        row = order[0]
+        for i in range(live - 1):
+            order[i] = order[i + 1]
+        order[live - 1] = row
+    return row
+
+
+@inline
+def drop_row(place: int, order: I64, marks: I64) -> None:
+    """Take the model at ``place`` of ``order`` out of use; the others keep their order."""
+    row = order[place]
+    last = marks[LIVE] - 1
+    for i in range(place, last):
+        order[i] = order[i + 1]
+    order[last] = row
+    marks[LIVE] = last

@@ -1,0 +1,104 @@
+"""``CompiledPolicy``: a policy whose arithmetic is compiled. It names its kernels and its state."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from whim import checks
+from whim.kernels.loops import Kernels
+from whim.policies.base.policy import Policy
+from whim.types import F64, I64
+
+__all__ = ["CompiledPolicy"]
+
+_NO_ROWS: F64 = np.zeros((0, 0))
+_NO_NOISE: F64 = np.zeros(0)
+
+
+class CompiledPolicy(Policy):
+    """Live calls, batches and loops by the kernels of one model.
+
+    A subclass has ``_kernels`` (a class attribute or a property) and ``_state``. A policy that
+    draws names the method of the random stream in ``_draw``; a decision takes ``_each`` numbers
+    from it, or one per candidate if that is negative.
+    """
+
+    _draw: ClassVar[str] = ""
+    _each: int = 0
+
+    @property
+    @abstractmethod
+    def _kernels(self) -> Kernels:
+        """How the policy decides and learns, compiled."""
+
+    @abstractmethod
+    def _state(self) -> Any:
+        """The arrays and numbers that the kernels work on, by name."""
+
+    def _bind(self) -> Any:
+        self._bound = self._state()
+        kernels, cls = self._kernels, type(self)
+        decides = cls._score is CompiledPolicy._score and cls._choose is Policy._choose
+        learns = cls._observe is CompiledPolicy._observe
+        own = self._builds_cross  # else the caller must give cross features, and is told so
+        at_once = self._decides_at_once()
+        self._choose_kernel = kernels.choose if decides and own and at_once else None
+        self._observe_kernel = kernels.observe if learns and own else None
+        # a subclass that changes how it decides or learns is run by live calls
+        live = cls.select is Policy.select and cls.update is Policy.update
+        same_noise = cls._noise is CompiledPolicy._noise
+        self._loops = decides and learns and live and same_noise and not self._random_ties
+        return self._bound
+
+    def _decides_at_once(self) -> bool:
+        """Whether the best candidate can be found in one compiled step."""
+        return not (self._draws or self._random_ties)
+
+    def _current(self) -> Any:
+        return self._bind() if self._bound is None else self._bound
+
+    def _runs_compiled(self) -> bool:
+        """Whether ``run_events`` may use the compiled loop."""
+        self._current()
+        return self._loops
+
+    def __getstate__(self) -> dict[str, Any]:
+        # machine code cannot be sent to another process
+        return super().__getstate__() | {"_choose_kernel": None, "_observe_kernel": None}
+
+    def _noise(self, rng: np.random.Generator, n: int) -> F64 | None:
+        if not self._draw:
+            return None
+        numbers: F64 = getattr(rng, self._draw)(n if self._each < 0 else self._each)
+        return numbers
+
+    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
+        z = _NO_ROWS if cross is None else cross
+        draws = _NO_NOISE if noise is None else noise
+        place: int = self._kernels.score.call(
+            self._current(), self._step, x, slots, z, draws, self._out
+        )
+        return place
+
+    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
+        if cross is None:
+            status: int = self._kernels.observe.call(self._current(), self._step, slot, x, reward)
+            return status
+        checks.vector("x", x, self._d)
+        return self._observe_many(0, np.array([slot]), x[None], cross[None], np.array([reward]))[1]
+
+    def _finish(self, slot: int) -> int:
+        status: int = self._kernels.finish.call(self._bound, self._step, slot)
+        return status
+
+    def _observe_many(
+        self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
+    ) -> tuple[int, int]:
+        z = _NO_ROWS if cross is None else cross
+        stop: tuple[int, int] = self._kernels.observe_many(
+            self._current(), self._step, start, slots, X, z, rewards
+        )
+        return stop

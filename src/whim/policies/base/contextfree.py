@@ -1,0 +1,67 @@
+"""``ContextFreePolicy``: what the policies share that look at rewards only."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from whim import checks
+from whim.errors import InvalidInputError
+from whim.kernels.models import contextfree
+from whim.policies.base.compiled import CompiledPolicy
+from whim.types import F64, I64, ChangeEvent
+
+__all__ = ["ContextFreePolicy", "horizon_and_changes"]
+
+
+class ContextFreePolicy(CompiledPolicy):
+    """A few sums per arm; contexts are checked and otherwise ignored.
+
+    ``columns`` is the length of an arm's row in the kernel's ``stats``.
+    """
+
+    _threshold: float = math.inf
+
+    def __init__(
+        self,
+        *,
+        n_features: int | None,
+        columns: int = contextfree.PLAIN_COLUMNS,
+        seed: int,
+        ties: str,
+    ) -> None:
+        d = None if n_features is None else checks.integer("n_features", n_features, 1)
+        super().__init__(n_features=d, seed=seed, ties=ties)
+        self._stats: F64
+        self._report = np.zeros(2)  # of a change: the statistic, and the arm's mean before
+        self._rows({"_stats": np.zeros(columns)})
+
+    def _score_many(self, X: F64, slots: I64) -> F64:
+        if self._draws or not len(X):
+            return super()._score_many(X, slots)
+        self._score(X[0], slots, None, None)
+        return np.tile(self._out[: len(slots), 0], (len(X), 1))
+
+    def _event(self, slot: int) -> ChangeEvent:
+        statistic, mean = self._report.tolist()
+        return ChangeEvent(
+            arm=self._table.id_of[slot],
+            step=self._step,
+            plays=self._plays[slot],
+            statistic=statistic,
+            threshold=self._threshold,
+            theta_before=(mean,),
+            theta_after=(0.0,),
+            window=0,
+        )
+
+
+def horizon_and_changes(horizon: int, changes: int, least: int = 1) -> tuple[int, int]:
+    """Both checked: at least ``least`` changes, and fewer than there are steps."""
+    steps = checks.integer("horizon", horizon, 1)
+    if checks.integer("changes", changes, least) >= steps:
+        raise InvalidInputError(
+            f"changes must be fewer than the horizon of {steps} steps, got {changes!r}."
+        )
+    return steps, int(changes)

@@ -1,0 +1,76 @@
+"""Policies saved by an earlier whim, and what that whim then decided: new code must go on so.
+
+``python -m tests.saved_policies`` writes them anew, with the code that is installed: only for a
+policy whose stored numbers are meant to change (then the format's version goes up as well).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.factories import FACTORIES
+from whim import Policy
+
+__all__ = ["FOLDER", "NAMES", "continued"]
+
+FOLDER = Path(__file__).parent / "data" / "policies"
+NAMES = tuple(name for name in FACTORIES if not name.startswith("linucb-watched-"))
+_ARMS = ["a", "b", "c", 7]
+
+
+def _events(policy: Policy, steps: int, seed: int) -> list[tuple[Any, ...]]:
+    """Decide and learn; rewards of each arm change now and then. What was decided and found."""
+    rng = np.random.default_rng(seed)
+    seen: list[tuple[Any, ...]] = []
+    d, k = policy.n_features, 0 if policy.n_item_features else policy.n_cross_features
+    theta = rng.normal(size=(len(_ARMS), d or 1))
+    for step in range(steps):
+        if step % 70 == 69:
+            theta[rng.integers(len(_ARMS))] *= -1.5
+        x = rng.normal(size=d or 1)
+        cross = rng.normal(size=(len(_ARMS), k)) if k else None
+        decision = policy.select(None if d is None else x, _ARMS, cross=cross)
+        place = _ARMS.index(decision.arm)
+        reward = float(np.tanh(theta[place] @ x) + 0.05 * rng.normal())
+        row = None if cross is None else cross[place]
+        event = policy.update(decision.arm, None if d is None else x, reward, cross=row)
+        numbers = [float(value).hex() for value in decision[1:]]
+        change = None if event is None else [event.plays, float(event.statistic).hex()]
+        seen.append((decision.arm, *numbers, change))
+    return seen
+
+
+def continued(policy: Policy) -> dict[str, Any]:
+    """What a loaded policy does next, and a digest of all that it then holds."""
+    events = _events(policy, 150, seed=2)
+    rows = [[str(part) for part in event] for event in events]
+    return {
+        "decisions": hashlib.sha256(json.dumps(rows).encode()).hexdigest(),
+        "first": rows[:3],
+        "changes": sum(event[-1] is not None for event in events),
+        "state": hashlib.sha256(policy.to_bytes()).hexdigest(),
+    }
+
+
+def _write() -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    expected = {}
+    for name in NAMES:
+        policy = FACTORIES[name]()
+        m = policy.n_item_features
+        rng = np.random.default_rng(0)
+        policy.add_arms(_ARMS, **({"features": rng.normal(size=(4, m))} if m else {}))
+        _events(policy, 400, seed=1)
+        policy.save(FOLDER / f"{name}.policy")
+        expected[name] = continued(policy)
+    text = json.dumps(expected, indent=1, sort_keys=True)
+    (FOLDER / "expected.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    _write()
