@@ -24,9 +24,10 @@ from typing import Any
 
 import msgspec
 
-from whim.serve import fold, wire
-from whim.serve.engine import Engine
-from whim.serve.fold import Fold
+from whim.serve import wire
+from whim.serve.state import space_state as fold
+from whim.serve.state.engine import Engine
+from whim.serve.state.space_state import Fold
 
 if sys.platform != "win32":
     import resource

@@ -1,4 +1,4 @@
-"""A data directory that an earlier Whim wrote, and how it is continued: the same calls then and now.
+"""A data directory that an earlier Whim wrote, and how it is continued.
 
 ``python -m tests.stored_service FOLDER`` makes it anew. It was run with the code of whim before
 ``serve`` was split into packages, and must not be run again just to make a test pass: what it
@@ -101,8 +101,9 @@ def pay(chance: random.Random, arm: Any, i: int, turn: int = 70) -> float:
 
 
 def go_on(engine: Any, clock: Clock, wire: Any, steps: int = 60) -> dict[str, Any]:
-    """Decisions, rewards, activations and ends of waiting: by space, a digest of all that was
-    answered, and the arms, so that a difference can be looked into.
+    """Decisions, rewards, activations and ends of waiting.
+
+    By space: a digest of all that was answered, and the arms, so that a difference can be seen.
     """
     answers: dict[str, Any] = {}
     chance = random.Random(1)
@@ -236,9 +237,10 @@ def _make_data(folder: Path) -> str:
 
 def _record(data: Path) -> dict[str, Any]:
     """What the code of then holds and answers; on a copy."""
-    from whim.serve import wire
     from whim.serve.engine import Engine
     from whim.serve.tell import told
+
+    from whim.serve import wire
 
     def state(engine: Any) -> dict[str, Any]:
         return {
@@ -275,9 +277,10 @@ def _last_at(data: Path) -> int:
 
 
 def _exported(data: Path, folder: Path) -> dict[str, Any]:
-    from whim.serve import wire
     from whim.serve.export import export
     from whim.serve.whatif import run
+
+    from whim.serve import wire
 
     return outside(data, folder, wire, export, run)
 

@@ -25,9 +25,9 @@ from whim.cli.app import app
 from whim.client import Change
 from whim.errors import WhimError
 from whim.serve import wire
-from whim.serve.engine import Engine
-from whim.serve.fold import Fold
-from whim.serve.space import Asked, Space
+from whim.serve.state.engine import Engine
+from whim.serve.state.space import Asked, Space
+from whim.serve.state.space_state import Fold
 
 
 def run(*arguments: str) -> Any:

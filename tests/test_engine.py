@@ -14,11 +14,12 @@ import pytest
 
 from tests.clocks import Clock
 from whim.errors import InvalidInputError
-from whim.serve import fold, wire
-from whim.serve.engine import BusyError, Engine
-from whim.serve.fold import Fold
-from whim.serve.space import ConflictError, NotFoundError, draws
-from whim.serve.store import StoreError
+from whim.serve import wire
+from whim.serve.log.store import StoreError
+from whim.serve.state import space_state as fold
+from whim.serve.state.engine import BusyError, Engine
+from whim.serve.state.space import ConflictError, NotFoundError, draws
+from whim.serve.state.space_state import Fold
 
 SECOND = 1_000_000_000
 ANSWER = msgspec.json.Decoder(wire.Answer)
@@ -364,7 +365,7 @@ def test_a_clock_that_jumps_back_does_not_take_rows_with_it(engine, clock):
 
 def test_probabilities_are_those_with_which_arms_are_shown():
     config = wire.SpaceConfig(explore=0.3, holdback=0.2, baseline="random", seed=4)
-    from whim.serve.space import Space
+    from whim.serve.state.space import Space
 
     space = Space(1, "s", Fold(config))
     shown = np.zeros(4)
@@ -475,7 +476,7 @@ _SERVED = """
     from pathlib import Path
     import msgspec
     from whim.serve import wire
-    from whim.serve.engine import Engine
+    from whim.serve.state.engine import Engine
 
     engine = Engine(Path(sys.argv[1]))
     if "s" not in engine.spaces:

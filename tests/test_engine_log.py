@@ -24,12 +24,14 @@ from tests.test_engine import (
 )
 from whim.errors import InvalidInputError
 from whim.policies import policy as make_policy
-from whim.serve import behind, fold, wire
-from whim.serve.engine import Engine
-from whim.serve.fold import Fold
-from whim.serve.space import NotFoundError
-from whim.serve.stats import Stats
-from whim.serve.store import LogReader, StoreError
+from whim.serve import wire
+from whim.serve.log.store import LogReader, StoreError
+from whim.serve.state import recovery as behind
+from whim.serve.state import space_state as fold
+from whim.serve.state.engine import Engine
+from whim.serve.state.space import NotFoundError
+from whim.serve.state.space_state import Fold
+from whim.serve.state.stats import Stats
 
 __all__ = ["clock", "engine"]  # fixtures
 
@@ -118,7 +120,7 @@ def test_rows_folded_together_are_the_same_as_one_by_one(engine, clock, kind, mo
     assert [c for _, _, c in seen] == changes
     assert {(name, version) for name, version, _ in seen} <= {("s", 1)}
     for size in (1, 7, 2048):
-        monkeypatch.setattr("whim.serve.store._BLOCK", size)
+        monkeypatch.setattr("whim.serve.log.store._BLOCK", size)
         other = Fold(config)
         assert behind.advance(engine.store, other, 1) == changes
         assert other.digest() == held.digest()
@@ -219,9 +221,9 @@ def test_ids_are_known_after_a_restart_and_new_ones_need_no_look(tmp_path, clock
         engine.create(name, CONFIGS["score test"])
     first = {f"d{i}": ask(engine, "s", decision_id=f"d{i}") for i in range(30)}
     engine.close()
-    monkeypatch.setattr("whim.serve.ids._STEP", 7)
+    monkeypatch.setattr("whim.serve.log.ids._STEP", 7)
     for look in (0.0, 1.0):  # before it knows them all, and after
-        monkeypatch.setattr("whim.serve.engine._FIRST_LOOK", look)
+        monkeypatch.setattr("whim.serve.state.engine._FIRST_LOOK", look)
         again = Engine(tmp_path / "data", clock=clock)
         looks = []
         read = again.store.decision
@@ -290,7 +292,7 @@ def test_decisions_counted_together_are_counted_as_one_by_one(engine, clock, mon
         return told[-1]
 
     monkeypatch.setattr(Stats, "decided_many", seen)
-    monkeypatch.setattr("whim.serve.store._BLOCK", size)
+    monkeypatch.setattr("whim.serve.log.store._BLOCK", size)
     space = engine.space("s")
     held = Fold(space.config, space.fold.version)
     behind.advance(engine.store, held, space.number)

@@ -14,12 +14,13 @@ import uvloop
 
 from tests.clocks import Clock
 from tests.test_engine import ANSWER, CONFIGS, SECOND, clock, engine, folded, reward
-from whim.serve import scribe, wire
-from whim.serve.engine import Engine
-from whim.serve.fold import Row
-from whim.serve.ids import Ids
-from whim.serve.space import Asked, ConflictError
-from whim.serve.store import Store, StoreError
+from whim.serve import wire
+from whim.serve.log import log_writer as scribe
+from whim.serve.log.ids import Ids
+from whim.serve.log.store import Store, StoreError
+from whim.serve.state.engine import Engine
+from whim.serve.state.space import Asked, ConflictError
+from whim.serve.state.space_state import Row
 
 __all__ = ["clock", "engine"]  # fixtures
 
@@ -207,7 +208,7 @@ def test_a_new_writer_waits_for_the_last_one_to_end(tmp_path):
     first._link.close()  # as if the service had been killed
     begin = subprocess.Popen(
         [sys.executable, "-c",
-         "import sys; from pathlib import Path; from whim.serve.store import Store; "
+         "import sys; from pathlib import Path; from whim.serve.log.store import Store; "
          "made = Store(Path(sys.argv[1])); print(made.last_seq); made.close()",
          str(tmp_path / "log.db")], stdout=subprocess.PIPE,
     )  # fmt: skip

@@ -20,11 +20,11 @@ from whim.errors import InvalidInputError, LogFileError
 from whim.evaluate import replay
 from whim.logs.dsjson import BAD_LINE, EXPECTED
 from whim.logs.readers import format_of
-from whim.serve import export as exporting
 from whim.serve import wire
-from whim.serve.export import chances, export, to_columns
-from whim.serve.space import NotFoundError
-from whim.serve.store import StoreError
+from whim.serve.jobs import export as exporting
+from whim.serve.jobs.export import chances, export, to_columns
+from whim.serve.log.store import StoreError
+from whim.serve.state.space import NotFoundError
 
 __all__ = ["clock", "engine"]  # fixtures
 FIRST = 1_700_000_000 * 1_000_000  # µs of the test's clock

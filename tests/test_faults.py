@@ -26,12 +26,12 @@ from typer.testing import CliRunner
 from tests.crashes import CONFIG, SPACE, Service, Told, check, children, kills, no_more_room
 from whim.cli.app import app
 from whim.serve.app import make
-from whim.serve.behind import open_spaces
-from whim.serve.clerk import Clerk, ClerkError, Task
-from whim.serve.host import Host
+from whim.serve.http.service import Host
+from whim.serve.jobs.worker import Clerk, ClerkError, Task
+from whim.serve.log.store import LogReader
 from whim.serve.server import _loop
 from whim.serve.settings import Settings
-from whim.serve.store import LogReader
+from whim.serve.state.recovery import open_spaces
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs limits and mounts of Linux")
 PATH = f"/v1/spaces/{SPACE}"

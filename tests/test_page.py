@@ -14,14 +14,16 @@ from starlette.applications import Starlette
 
 import whim
 from tests.clocks import Clock
-from whim.serve import page, whatif, wire
-from whim.serve.engine import Engine
-from whim.serve.keys import Keys
-from whim.serve.page import forms, rates, views
-from whim.serve.page.render import STATIC
-from whim.serve.space import NotFoundError
-from whim.serve.stats import MICRO, Stats
-from whim.serve.store import StoreError
+from whim.serve import dashboard as page
+from whim.serve import wire
+from whim.serve.dashboard import forms, rates, views
+from whim.serve.dashboard.render import STATIC
+from whim.serve.http.keys import Keys
+from whim.serve.jobs import whatif
+from whim.serve.log.store import StoreError
+from whim.serve.state.engine import Engine
+from whim.serve.state.space import NotFoundError
+from whim.serve.state.stats import MICRO, Stats
 
 ANSWER = msgspec.json.Decoder(wire.Answer)
 SECOND = 1_000_000_000

@@ -10,12 +10,13 @@ import pytest
 
 import whim.logs
 from tests.test_engine import CONFIGS, SECOND, ask, clock, engine, folded, reward, traffic
-from whim.serve import retention, wire
-from whim.serve.engine import Engine
-from whim.serve.export import to_columns
-from whim.serve.fold import BUILT, DECISION, Fold
-from whim.serve.history import History
-from whim.serve.store import StoreError
+from whim.serve import wire
+from whim.serve.jobs.export import to_columns
+from whim.serve.jobs.history import History
+from whim.serve.log.store import StoreError
+from whim.serve.state import retention
+from whim.serve.state.engine import Engine
+from whim.serve.state.space_state import BUILT, DECISION, Fold
 
 __all__ = ["clock", "engine"]  # fixtures
 

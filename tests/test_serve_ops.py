@@ -15,13 +15,13 @@ from tests.captured import captured
 from tests.clocks import Clock
 from whim.errors import InvalidInputError
 from whim.serve import wire
-from whim.serve.engine import Engine
-from whim.serve.keys import SCOPES, Keys, KeysError
-from whim.serve.limits import Rates
+from whim.serve.http.keys import SCOPES, Keys, KeysError
+from whim.serve.http.limits import Rates
+from whim.serve.http.metrics import Metrics
+from whim.serve.log.store import StoreError
 from whim.serve.logging import get
-from whim.serve.metrics import Metrics
 from whim.serve.settings import ConfigError, Settings, load, refuse_open
-from whim.serve.store import StoreError
+from whim.serve.state.engine import Engine
 
 # -- settings ---------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What an earlier Whim wrote is opened and continued with the same bits, and its API is the same."""
+"""What an earlier Whim wrote is continued with the same bits, and its API is the same."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests import stored_service
 from tests.stored_service import COPIES, EXPECTED
 from whim.serve import wire
 from whim.serve.app import make
-from whim.serve.engine import Engine
-from whim.serve.export import export
-from whim.serve.host import Host
-from whim.serve.keys import Keys
+from whim.serve.http.keys import Keys
+from whim.serve.http.service import Host
+from whim.serve.jobs.export import export
+from whim.serve.jobs.whatif import run
 from whim.serve.settings import load
-from whim.serve.tell import told
-from whim.serve.whatif import run
+from whim.serve.state.engine import Engine
+from whim.serve.state.views import told
 
 OPENAPI = EXPECTED.with_name("openapi.json")
 expected = json.loads(EXPECTED.read_text())

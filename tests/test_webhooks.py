@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from tests.captured import captured
-from whim.serve.metrics import Metrics
+from whim.serve.http.metrics import Metrics
+from whim.serve.jobs.webhooks import Webhooks, wait_before
 from whim.serve.settings import ConfigError, load
-from whim.serve.webhooks import Webhooks, wait_before
 
 
 class Receiver:

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.service import news, running
 from whim.serve import wire
-from whim.serve.engine import Engine
+from whim.serve.state.engine import Engine
 from whim.worlds import NewsWorld
 
 OUT = Path(__file__).parent.parent / "service.json"

@@ -20,8 +20,9 @@ from starlette.routing import Route as WebRoute
 from starlette.types import Receive, Scope, Send
 
 from benchmarks.service.load import POOL
-from whim.serve import app, handlers, wire
-from whim.serve.host import Host
+from whim.serve import app, wire
+from whim.serve.http import handlers
+from whim.serve.http.service import Host
 from whim.serve.settings import load
 
 PATH = "/v1/spaces/{space}/decisions"

@@ -39,7 +39,7 @@ def export(
     from whim.cli.serve import needed
 
     needed()
-    from whim.serve.export import export as write
+    from whim.serve.jobs.export import export as write
 
     low, high = _time("--since", since), _time("--until", until)
     with bar(out.name, 100) as advance:

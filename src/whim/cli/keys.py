@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from whim.serve.keys import Keys
+    from whim.serve.http.keys import Keys
 
 __all__ = ["keys"]
 
@@ -24,7 +24,7 @@ def _open(data: Path, *, new: bool = False) -> Keys:
     needed()
     if not new and not data.is_dir():
         raise InvalidInputError(f"data must be a directory that exists, got {str(data)!r}.")
-    from whim.serve.keys import Keys
+    from whim.serve.http.keys import Keys
 
     return Keys(data / "keys.json")
 

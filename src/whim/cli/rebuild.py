@@ -14,8 +14,8 @@ import typer
 from whim.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from whim.serve.fold import Fold
-    from whim.serve.store import LogReader
+    from whim.serve.log.store import LogReader
+    from whim.serve.state.space_state import Fold
     from whim.serve.wire import ConfigRow
 
 __all__ = ["rebuild"]
@@ -41,8 +41,8 @@ def rebuild(
     from whim.cli.show import print_json
 
     needed()
-    from whim.serve import behind
-    from whim.serve.store import LogReader
+    from whim.serve.log.store import LogReader
+    from whim.serve.state import recovery as behind
 
     if not (data / "log.db").is_file():
         raise InvalidInputError(f"data must be a service's directory, got {str(data)!r}.")
@@ -76,7 +76,7 @@ def _compare(
     told: ConfigRow,
     advance: Callable[[int], None],
 ) -> dict[str, Any]:
-    from whim.serve import retention
+    from whim.serve.state import retention
 
     held = _snapshot(data, number, told.version)
     until = reader.last()[0]  # after the snapshot, so that it is not ahead of this
@@ -111,7 +111,7 @@ def _compare(
 
 def _snapshot(data: Path, number: int, version: int) -> Fold | None:
     """The last snapshot, read as it is and at one moment; None if a restart would not use it."""
-    from whim.serve.pages import Snapshots
+    from whim.serve.state.snapshots import Snapshots
 
     class Seen(Snapshots):
         """Snapshots that nobody writes to."""

@@ -15,12 +15,13 @@ from starlette.routing import BaseRoute
 from starlette.routing import Route as WebRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from whim.serve import handlers, page, personalizer
-from whim.serve.guard import admit
-from whim.serve.host import Host
-from whim.serve.openapi import document
-from whim.serve.problems import ProblemError
-from whim.serve.routes import Endpoint, Route, failure
+from whim.serve import dashboard as page
+from whim.serve.http import handlers, personalizer
+from whim.serve.http.guard import admit
+from whim.serve.http.openapi import document
+from whim.serve.http.problems import ProblemError
+from whim.serve.http.routes import Endpoint, Route, failure
+from whim.serve.http.service import Host
 
 __all__ = ["API", "make"]
 

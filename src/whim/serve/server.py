@@ -12,8 +12,8 @@ from pathlib import Path
 import uvicorn
 
 from whim.serve.app import make
-from whim.serve.host import Host
-from whim.serve.keys import Keys
+from whim.serve.http.keys import Keys
+from whim.serve.http.service import Host
 from whim.serve.logging import set_up
 from whim.serve.settings import ConfigError, Settings, refuse_open
 

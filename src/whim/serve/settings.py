@@ -17,7 +17,7 @@ from whim.errors import WhimError
 from whim.serve.wire import Name
 
 if TYPE_CHECKING:
-    from whim.serve.keys import Keys
+    from whim.serve.http.keys import Keys
 
 __all__ = ["ConfigError", "Settings", "Webhook", "is_loopback", "load", "refuse_open"]
 

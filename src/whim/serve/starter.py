@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whim.serve import wire
-from whim.serve.fold import build
+from whim.serve.state.space_state import build
 
 __all__ = ["DEMO", "demo_config", "personalizer_config", "warm"]
 

@@ -1,0 +1,170 @@
+"""The paths and bodies of the retired Personalizer service, so that its clients still work.
+
+Features come as lists of objects; they are flattened to names like ``user.age`` and hashed. The
+space is made when the first request comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from whim.errors import InvalidInputError
+from whim.serve import wire
+from whim.serve.http.problems import ProblemError
+from whim.serve.http.routes import Call, Route
+from whim.serve.http.service import Host
+from whim.serve.starter import personalizer_config
+from whim.serve.state.space import ConflictError, chance
+
+__all__ = ["ROUTES"]
+
+_DEEPEST = 16
+_Id = Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+class Action(Struct, forbid_unknown_fields=True):
+    """What may be shown."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=256)]
+    features: list[dict[str, Any]] = []
+
+
+class RankRequest(Struct, forbid_unknown_fields=True, rename="camel", kw_only=True):
+    """Who is asking, and what may be shown."""
+
+    actions: Annotated[list[Action], Meta(min_length=1, max_length=10_000)]
+    context_features: list[dict[str, Any]] | None = None
+    excluded_actions: list[str] | None = None
+    event_id: _Id | None = None
+    defer_activation: bool | None = None
+
+
+class RankedAction(Struct):
+    """An action and how likely it was to be shown."""
+
+    id: str
+    probability: float
+
+
+class RankResponse(Struct, rename="camel"):
+    """What to show, the action to be rewarded first."""
+
+    ranking: list[RankedAction]
+    event_id: str
+    reward_action_id: str
+
+
+class RewardRequest(Struct, forbid_unknown_fields=True):
+    """What came of it."""
+
+    value: wire.Number
+
+
+def flat(given: list[dict[str, Any]] | None, path: str) -> dict[str, Any]:
+    """Objects as one object of names and plain values; texts and numbers of one name add up."""
+    found: dict[str, Any] = {}
+
+    def walk(value: Any, name: str, depth: int) -> None:
+        if depth > _DEEPEST:
+            raise ProblemError(
+                422, "invalid", f"{path} must be nested at most {_DEEPEST} deep.", path
+            )
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                walk(inner, f"{name}.{key}" if name else key, depth + 1)
+        elif isinstance(value, list):
+            for inner in value:
+                walk(inner, name, depth + 1)
+        elif value is not None:
+            found.setdefault(name, []).append(value)
+
+    for part in given or []:
+        walk(part, "", 0)
+    return found
+
+
+async def _space(host: Host) -> str:
+    name = host.settings.personalizer_space
+    if name not in host.engine.spaces:
+        with contextlib.suppress(ConflictError):  # another request made it meanwhile
+            await host.create(name, personalizer_config())
+    return name
+
+
+def _renamed(said: str, places: list[int]) -> str:
+    """What the engine says of a field, with the name that the caller gave it."""
+    found = re.match(r"\$\.candidates\[(\d+)\]", said)
+    if found:
+        return f"$.actions[{places[int(found[1])]}]" + said[found.end() :]
+    said = re.sub(r"^\$\.decision_id\b", "$.eventId", said)
+    return re.sub(r"^\$\.context\b", "$.contextFeatures", said)
+
+
+async def rank(host: Host, call: Call) -> RankResponse:
+    """Which action to show."""
+    body: RankRequest = call.body
+    out = set(body.excluded_actions or ())
+    places = [i for i, a in enumerate(body.actions) if a.id not in out]
+    offered = [body.actions[i] for i in places]
+    if not offered:
+        raise ProblemError(
+            422, "invalid", "$.actions must hold one that is not excluded.", "$.actions"
+        )
+    asked = wire.DecisionBody(
+        candidates=[
+            wire.Candidate(a.id, flat(a.features, f"$.actions[{i}].features"))
+            for i, a in zip(places, offered, strict=True)
+        ],
+        context=flat(body.context_features, "$.contextFeatures"),
+        decision_id=body.event_id,
+        deferred=bool(body.defer_activation),
+    )
+    name = await _space(host)
+    space = host.engine.space(name)
+    if not space.fold.items.size:  # a space of the user's own may have none
+        asked.candidates = [a.id for a in offered]
+    one = host.ask(name, asked)
+    try:
+        await one.token
+    except (ConflictError, InvalidInputError) as error:
+        raise type(error)(_renamed(str(error), places)) from None
+    told = msgspec.json.decode(one.answer, type=wire.Answer)
+    wanted, n = [a.id for a in offered].index(str(told.ranking[0].arm)), len(offered)
+    ranking = [
+        RankedAction(a.id, chance(space.config, i, wanted, n)) for i, a in enumerate(offered)
+    ]
+    ranking.sort(key=lambda r: r.id != told.arm)
+    ranking += [RankedAction(a.id, 0.0) for a in body.actions if a.id in out]
+    return RankResponse(ranking, told.decision_id, str(told.arm))
+
+
+async def reward(host: Host, call: Call) -> None:
+    """What came of a rank."""
+    body = wire.RewardBody(decision_id=call.params["event"], value=call.body.value)
+    name = await _space(host)
+    await host.waited(lambda t: host.engine.reward(name, body, t))
+
+
+async def activate(host: Host, call: Call) -> None:
+    """A deferred rank was shown."""
+    name = await _space(host)
+    await host.waited(lambda t: host.engine.activate(name, call.params["event"], t))
+
+
+_BASE = "/personalizer/v1.0"
+ROUTES: list[Route] = [
+    Route(method="POST", path=_BASE + "/rank", handler=rank, scope="decide", takes=RankRequest,
+          gives=RankResponse, status=201, problems=(409,), tag="personalizer",
+          about="Rank actions, as the retired service did."),
+    Route(method="POST", path=_BASE + "/events/{event}/reward", handler=reward, scope="reward",
+          takes=RewardRequest, status=204, problems=(404,), tag="personalizer",
+          about="Reward an event, as the retired service did."),
+    Route(method="POST", path=_BASE + "/events/{event}/activate", handler=activate, scope="reward",
+          status=204, problems=(404,), tag="personalizer",
+          about="Activate an event, as the retired service did."),
+]  # fmt: skip
