@@ -26,8 +26,8 @@ from whim.client import Change
 from whim.errors import WhimError
 from whim.serve import wire
 from whim.serve.state.engine import Engine
-from whim.serve.state.space import Asked, Space
-from whim.serve.state.space_state import Fold
+from whim.serve.state.space import DecisionRequest, Space
+from whim.serve.state.space_state import SpaceState
 
 
 def run(*arguments: str) -> Any:
@@ -263,8 +263,8 @@ def test_rebuild_from_the_whole_log_is_what_a_restart_would_have(tmp_path: Path)
 
 def test_rebuild_says_so_if_they_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(tmp_path, 100)
-    real = Fold.digest
-    monkeypatch.setattr(Fold, "digest", lambda self: real(self) + str(id(self)))
+    real = SpaceState.digest
+    monkeypatch.setattr(SpaceState, "digest", lambda self: real(self) + str(id(self)))
     done = run("rebuild", "--data", str(tmp_path), "--space", "news")
     assert done.exit_code == 1
     assert "DIFFERENT" in done.stdout
@@ -319,7 +319,7 @@ def test_the_demo_s_changes_are_found_within_it() -> None:
     found: dict[str, float] = {}
     extra = 0
     paper = readers.Newspaper(seconds, lambda now, shift: made.update({shift.section: now}))
-    space = Space(1, "s", Fold(msgspec.convert(readers.CONFIG, wire.SpaceConfig)))
+    space = Space(1, "s", SpaceState(msgspec.convert(readers.CONFIG, wire.SpaceConfig)))
     waiting: list[tuple[float, str, float]] = []
     seq = 0
     for i in range(seconds * rate):
@@ -330,7 +330,7 @@ def test_the_demo_s_changes_are_found_within_it() -> None:
             candidates=list(readers.SECTIONS), context=reader, decision_id=str(i)
         )
         seq += 2
-        one = Asked(body)
+        one = DecisionRequest(body)
         space.decide([one], seq, int(now * 1e6))
         answer = msgspec.json.decode(one.answer, type=wire.Answer)
         waiting.append((now + 0.7, str(i), paper.clicks(reader, str(answer.arm))))

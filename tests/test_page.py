@@ -14,10 +14,10 @@ from starlette.applications import Starlette
 
 import whim
 from tests.clocks import Clock
-from whim.serve import dashboard as page
 from whim.serve import wire
 from whim.serve.dashboard import forms, rates, views
-from whim.serve.dashboard.render import STATIC
+from whim.serve.dashboard.render import STATIC, problem_page
+from whim.serve.dashboard.routes import routes
 from whim.serve.http.keys import Keys
 from whim.serve.jobs import whatif
 from whim.serve.log.store import StoreError
@@ -54,7 +54,7 @@ def engine(tmp_path, clock):
 
 
 @pytest.fixture
-def host(engine, tmp_path):
+def service(engine, tmp_path):
     return SimpleNamespace(
         engine=engine,
         keys=Keys(tmp_path / "keys.json"),
@@ -65,9 +65,9 @@ def host(engine, tmp_path):
 
 
 @pytest.fixture
-def ask(host):
-    app = Starlette(routes=page.routes())
-    app.state.host = host
+def ask(service):
+    app = Starlette(routes=routes())
+    app.state.service = service
 
     def call(path, method="GET", **more):
         async def send():
@@ -239,23 +239,23 @@ def test_rebuilding_is_said(engine, ask):
     assert "it is &lt;odd&gt;" in ask("/page/spaces/news/summary").text
 
 
-def test_starting_and_not_starting(host, ask):
-    host.ready = False
+def test_starting_and_not_starting(service, ask):
+    service.ready = False
     found = ask("/")
     assert found.status_code == 503
     assert found.headers["refresh"] == "3"
-    host.problem = StoreError("log.db must be a readable log.")
+    service.problem = StoreError("log.db must be a readable log.")
     assert "log.db must be" in ask("/spaces/news").text
-    assert page.trouble(RuntimeError("x")).status_code == 500
-    assert page.trouble(host.problem).status_code == 503
+    assert problem_page(RuntimeError("x")).status_code == 500
+    assert problem_page(service.problem).status_code == 503
 
 
 # -- the login --------------------------------------------------------------------------------
 
 
-def test_the_login_sets_a_cookie_that_scripts_cannot_read(host, ask):
-    token = host.keys.make("me", ["read"])
-    other = host.keys.make("you", ["decide"])
+def test_the_login_sets_a_cookie_that_scripts_cannot_read(service, ask):
+    token = service.keys.make("me", ["read"])
+    other = service.keys.make("you", ["decide"])
     wrong = ask("/login", "POST", data={"key": "whim_wrong", "next": "/spaces/news"})
     assert wrong.status_code == 401
     assert "not in force" in wrong.text
@@ -284,8 +284,8 @@ def test_the_login_leads_nowhere_else(ask, onward):
     assert "evil" not in ask("/login", params={"next": onward}).text
 
 
-def test_a_form_that_is_too_long(host, ask):
-    host.keys.make("me", ["read"])
+def test_a_form_that_is_too_long(service, ask):
+    service.keys.make("me", ["read"])
     assert ask("/login", "POST", content=b"key=" + b"x" * 100_000).status_code == 422
 
 
@@ -471,17 +471,17 @@ def test_what_if_says_what_it_cannot_know(engine, clock):
         whatif.run(data_of(engine), "none", quiet, lambda share: None)
 
 
-def test_the_form_asks_for_a_what_if(engine, clock, host, ask):
+def test_the_form_asks_for_a_what_if(engine, clock, service, ask):
     engine.create("news", CONFIG)
     fill(engine, clock, "news", 200)
     asked = []
 
-    def begin(name, config):
+    async def begin(name, config):
         asked.append((name, config))
         return "j"
 
     jobs = {"j": SimpleNamespace(state="running", progress=0.25, result=None, error=None)}
-    host.whatif, host.job = begin, jobs.get
+    service.whatif, service.job = begin, jobs.get
     form = {"policy": "swlinucb", "p.window": "50", "p.alpha": "", "explore": "0.5"}
     running = ask("/page/spaces/news/whatif", "POST", data=form)
     assert running.status_code == 200
@@ -495,7 +495,7 @@ def test_the_form_asks_for_a_what_if(engine, clock, host, ask):
     result = whatif.run(data_of(engine), name, config, lambda share: None)
     jobs["j"] = SimpleNamespace(state="done", progress=1.0, result=result, error=None)
     done = ask("/page/spaces/news/whatif/j").text
-    assert "what if: swlinucb (window = 50, explore = 0.5)" in done
+    assert "what-if: swlinucb (window = 50, explore = 0.5)" in done
     curves = ask("/page/spaces/news/whatif/j/series").json()
     assert curves["logged"] == result["logged"]["curve"]
     jobs["j"] = SimpleNamespace(state="failed", progress=0.5, result=None, error="<b>no</b>")

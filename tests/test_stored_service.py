@@ -16,12 +16,11 @@ from tests.stored_service import COPIES, EXPECTED
 from whim.serve import wire
 from whim.serve.app import make
 from whim.serve.http.keys import Keys
-from whim.serve.http.service import Host
+from whim.serve.http.service import Service
 from whim.serve.jobs.export import export
 from whim.serve.jobs.whatif import run
 from whim.serve.settings import load
 from whim.serve.state.engine import Engine
-from whim.serve.state.views import told
 
 OPENAPI = EXPECTED.with_name("openapi.json")
 expected = json.loads(EXPECTED.read_text())
@@ -38,10 +37,10 @@ def stored(tmp_path: Path) -> Path:
 def state(engine: Engine) -> dict[str, Any]:
     return {
         name: {
-            "digest": space.fold.digest(),
+            "digest": space.state.digest(),
             "info": msgspec.to_builtins(engine.info(name)),
-            "stats": space.fold.stats.summary(),
-            "changes": told(engine, space, 0)[-5:],
+            "stats": space.state.stats.summary(),
+            "changes": engine.changes(name, 0)[-5:],
         }
         for name, space in sorted(engine.spaces.items())
     }
@@ -87,16 +86,16 @@ def test_a_service_serves_it(stored: Path) -> None:
     """Webhook cursors, an unfinished rebuild and all: through the whole service."""
 
     async def live() -> int:
-        host = Host(load(None, data=stored / "closed"))
-        await host.start()
-        await host.opened.wait()
-        assert host.problem is None
+        service = Service(load(None, data=stored / "closed"))
+        await service.start()
+        await service.opened.wait()
+        assert service.problem is None
         for _ in range(600):
-            if host.engine.info("drawn").version == 2:
+            if service.engine.info("drawn").version == 2:
                 break
             await asyncio.sleep(0.1)
-        version = host.engine.info("drawn").version
-        await host.close()
+        version = service.engine.info("drawn").version
+        await service.close()
         return version
 
     assert asyncio.run(live()) == 2
@@ -115,9 +114,9 @@ def without_words(value: Any) -> Any:
 
 def test_the_openapi_document_is_the_same_but_for_descriptions(tmp_path: Path) -> None:
     async def made() -> bytes:
-        host = Host(load(None, data=tmp_path / "data", demo=False))
-        make(host)
-        return host.document
+        service = Service(load(None, data=tmp_path / "data", demo=False))
+        make(service)
+        return service.document
 
     found = without_words(json.loads(asyncio.run(made())))
     before = json.loads(OPENAPI.read_text())

@@ -98,7 +98,8 @@ class Tally(Metrics):
 async def delivering(tmp_path, changes, *urls, metrics=None, hooks=None, **more):
     settings = load(None, webhooks=hooks or [{"url": url} for url in urls])
     more = {"backoff": lambda attempt: 0.001, "timeout": 5.0, **more}
-    made = Webhooks(settings, tmp_path, changes.read, changes.names, metrics, **more)
+    count = None if metrics is None else metrics.webhook
+    made = Webhooks(settings, tmp_path, changes.read, changes.names, count, **more)
     running = asyncio.create_task(made.run())
     await asyncio.sleep(0)
     try:

@@ -126,14 +126,14 @@ def recovery(folder: Path, decisions: int) -> dict[str, Any]:
         engine.reward("load", wire.RewardBody(decision_id=f"d{i}", value=float(i % 3 == 0)))
         if i % 1000 == 0:
             engine.store.flush()
-    state = engine.space("load").fold.digest()
+    state = engine.space("load").state.digest()
     engine.close()
     rates = []
     for _ in range(5):
         began = time.perf_counter()
         engine = Engine(data)
         rates.append(engine.recovered / (time.perf_counter() - began))
-        if engine.space("load").fold.digest() != state:
+        if engine.space("load").state.digest() != state:
             raise RuntimeError("the state after a recovery must be the state before")
         rows = engine.recovered
         engine.close()

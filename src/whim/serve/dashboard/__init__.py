@@ -1,6 +1,5 @@
 """The dashboard: what a space does, refreshed in place; no request leaves the service."""
 
-from whim.serve.dashboard.forms import here
-from whim.serve.dashboard.routes import routes, trouble
+from whim.serve.dashboard.access import guarded_routes
 
-__all__ = ["here", "routes", "trouble"]
+__all__ = ["guarded_routes"]

@@ -1,4 +1,4 @@
-"""A page of a space's arms, in any order, without holding up whoever decides meanwhile."""
+"""A page of a space's arms, in any order, without holding up decisions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from whim.serve.dashboard import rates
 from whim.serve.dashboard.drawing import spark
-from whim.serve.dashboard.views import said
+from whim.serve.dashboard.views import arm_text
 from whim.serve.state.engine import Engine
 from whim.serve.state.stats import ArmCounts, Stats
 
 __all__ = ["DEEPEST", "PER_PAGE", "SORTS", "arms"]
 
 PER_PAGE = 50
-DEEPEST = 40  # pages that can be turned to; further arms are found by name or another order
+DEEPEST = 40  # pages that can be turned to; further arms: by name, or in another order
 _CHUNK = 500  # arms looked at before others have their turn
 _NEVER = ArmCounts()
 Key = Callable[[str | int, ArmCounts], Any]
@@ -29,7 +29,7 @@ def _width(counts: ArmCounts) -> float | None:
 
 
 SORTS: dict[str, Key] = {
-    "arm": lambda arm, counts: said(arm),
+    "arm": lambda arm, counts: arm_text(arm),
     "decisions": lambda arm, counts: counts.decisions,
     "plays": lambda arm, counts: counts.closed,
     "mean": lambda arm, counts: counts.mean(),
@@ -48,15 +48,15 @@ async def arms(
 ) -> dict[str, Any]:
     """The rows of a page; ``q`` is text that arms must have in their ids."""
     space = engine.space(name)
-    stats = space.fold.stats
-    every = space.fold.policy.arms
+    stats = space.state.stats
+    every = space.state.policy.arms
     sort = sort if sort in SORTS else "decisions"
     page = min(max(page, 1), DEEPEST)
-    found, count = await _first(every, stats, SORTS[sort], down, page * PER_PAGE, q.casefold())
+    shown, count = await _first(every, stats, SORTS[sort], down, page * PER_PAGE, q.casefold())
     pages = min(max(1, math.ceil(count / PER_PAGE)), DEEPEST)
     page = min(page, pages)
     at = engine.now()
-    rows = [_row(arm, stats, at) for arm in found[(page - 1) * PER_PAGE : page * PER_PAGE]]
+    rows = [_row(arm, stats, at) for arm in shown[(page - 1) * PER_PAGE : page * PER_PAGE]]
     return {
         "name": name, "rows": rows, "count": count, "all": len(every), "page": page,
         "pages": pages, "first": (page - 1) * PER_PAGE + 1, "sort": sort, "down": down, "q": q,
@@ -75,7 +75,7 @@ async def _first(
     for start in range(0, len(every), _CHUNK):
         some = []
         for arm in every[start : start + _CHUNK]:
-            if q and q not in said(arm).casefold():
+            if q and q not in arm_text(arm).casefold():
                 continue
             value = key(arm, stats.arms.get(arm, _NEVER))
             some.append((none if value is None else value, arm))
@@ -87,16 +87,18 @@ async def _first(
 
 def _row(arm: Any, stats: Stats, at: int) -> dict[str, Any]:
     counts = stats.arms.get(arm, _NEVER)
-    found = rates.rate(counts.closed, counts.total, counts.squares)
-    known = found is not None and math.isfinite(found.low)
+    mean = rates.rate(counts.closed, counts.total, counts.squares)
+    value, low, high = (None, None, None) if mean is None else mean
+    if low is None or high is None or not math.isfinite(low):
+        low = high = None
     return {
-        "arm": said(arm),
+        "arm": arm_text(arm),
         "decisions": counts.decisions,
         "plays": counts.closed,
-        "mean": None if found is None else found.value,
-        "low": found.low if found is not None and known else None,
-        "high": found.high if found is not None and known else None,
-        "width": found.high - found.low if found is not None and known else None,
+        "mean": value,
+        "low": low,
+        "high": high,
+        "width": None if low is None or high is None else high - low,
         "changed": max(counts.changed, stats.changed) or None,
         "spark": spark(stats.trend(counts, at)) if counts.trend else "",
     }

@@ -12,9 +12,9 @@ from starlette.requests import ClientDisconnect, Request
 
 from whim.errors import InvalidInputError
 from whim.serve import wire
-from whim.serve.state.space_state import build
+from whim.serve.state.policy import build
 
-__all__ = ["asked", "fields", "here", "local"]
+__all__ = ["config_of", "fields", "local", "path_of"]
 
 _MOST = 64 * 1024
 
@@ -49,10 +49,10 @@ def local(path: str) -> str:
     return "/" if odd or "\\" in path or parts.scheme or parts.netloc else path
 
 
-def here(url: str) -> str:
+def path_of(url: str) -> str:
     """The path of the page that a part was asked for, as the browser names it.
 
-    >>> here("http://localhost:8126/spaces/news?sort=arm"), here("http://["), here("")
+    >>> path_of("http://localhost:8126/spaces/news?sort=arm"), path_of("http://["), path_of("")
     ('/spaces/news', '/', '/')
     """
     try:
@@ -61,24 +61,24 @@ def here(url: str) -> str:
         return "/"
 
 
-def asked(given: Mapping[str, str], now: wire.SpaceConfig) -> wire.SpaceConfig:
+def config_of(fields: Mapping[str, str], now: wire.SpaceConfig) -> wire.SpaceConfig:
     """A configuration from a form: that of now with another policy, parameters, exploration.
 
     Parameters are read as JSON, and as text where that fails; empty ones are the defaults.
     """
     params: dict[str, Any] = {}
-    for name, text in given.items():
+    for name, text in fields.items():
         if name.startswith("p.") and text.strip():
             params[name[2:]] = _value(text.strip())
-    text = given.get("explore", "").strip()
-    told = {
+    text = fields.get("explore", "").strip()
+    values = {
         **msgspec.to_builtins(now),
-        "policy": given.get("policy", now.policy),
+        "policy": fields.get("policy", now.policy),
         "params": params,
         "explore": _value(text) if text else now.explore,
     }
     try:
-        config = msgspec.convert(told, wire.SpaceConfig)
+        config = msgspec.convert(values, wire.SpaceConfig)
     except msgspec.ValidationError as error:
         raise InvalidInputError(f"{error}.") from None
     try:

@@ -26,26 +26,26 @@ _Z = 1.959963984540054
 
 
 class Rates(NamedTuple):
-    """The policy's and the holdback's rate over a stretch, and the one over the other."""
+    """The policy's and the holdback's rate over a span of time, and the one over the other."""
 
     policy: Interval | None
     holdback: Interval | None
     lift: Interval | None
     decisions: int
-    held: int
+    holdback_decisions: int
     seconds: float
 
 
 def settled(stats: Stats, wait: float, at: int) -> list[tuple[int, Bin]]:
     """Bins in order of time, those that are not settled left out; keys are microseconds."""
     width, wait_us = stats.width, wait * MICRO
-    found = []
-    for key, held in sorted(stats.bins.items(), key=lambda pair: pair[0]):
-        closed = held.closed + held.held
+    bins = []
+    for key, one in sorted(stats.bins.items(), key=lambda pair: pair[0]):
+        closed = one.closed + one.holdback
         over_ = (key + 1) * width + wait_us <= at
-        if closed and (over_ or closed >= _CLOSED * held.decisions):
-            found.append((key * width, held))
-    return found
+        if closed and (over_ or closed >= _CLOSED * one.decisions):
+            bins.append((key * width, one))
+    return bins
 
 
 def rate(n: float, total: float, squares: float) -> Interval | None:
@@ -60,33 +60,33 @@ def lift(ours: Bin) -> Interval | None:
 
     With few in the holdback the ratio itself is far from it, and would reach below -100 %.
     """
-    if ours.closed < 2 or ours.held < 2 or ours.total <= 0 or ours.held_total <= 0:
+    if ours.closed < 2 or ours.holdback < 2 or ours.total <= 0 or ours.holdback_total <= 0:
         return None
-    a, b = ours.total / ours.closed, ours.held_total / ours.held
+    a, b = ours.total / ours.closed, ours.holdback_total / ours.holdback
     va = max(ours.squares / ours.closed - a * a, 0.0) / ours.closed
-    vb = max(ours.held_squares / ours.held - b * b, 0.0) / ours.held
+    vb = max(ours.holdback_squares / ours.holdback - b * b, 0.0) / ours.holdback
     spread = min(_Z * math.sqrt(va / (a * a) + vb / (b * b)), 50.0)
     return Interval(a / b - 1, a / b * math.exp(-spread) - 1, a / b * math.exp(spread) - 1)
 
 
 def over(bins: Iterable[tuple[int, Bin]], width: int) -> Rates:
-    """The rates of a stretch of bins."""
+    """The rates of some bins."""
     every, first, last = Bin(), None, 0
-    for at, held in bins:
-        every.add(held)
+    for at, one in bins:
+        every.add(one)
         first = at if first is None else first
         last = at
     return Rates(
         rate(every.closed, every.total, every.squares),
-        rate(every.held, every.held_total, every.held_squares),
-        lift(every), every.closed, every.held,
+        rate(every.holdback, every.holdback_total, every.holdback_squares),
+        lift(every), every.closed, every.holdback,
         0.0 if first is None else (last + width - first) / MICRO,
     )  # fmt: skip
 
 
 def now(bins: list[tuple[int, Bin]], width: int) -> Rates:
     """The rates of the last tenth of the decisions, or of the last few hundred if that is more."""
-    wanted = max(_RECENT, sum(held.closed for _, held in bins) // 10)
+    wanted = max(_RECENT, sum(one.closed for _, one in bins) // 10)
     count, start = 0, len(bins)
     while start and count < wanted:
         start -= 1
@@ -103,12 +103,12 @@ def series(bins: list[tuple[int, Bin]], width: int) -> dict[str, list[Any]]:
     names = ("t", "rate", "low", "high", "held", "held_low", "held_high", "n")
     columns: dict[str, list[Any]] = {name: [] for name in names}
     ours = _pooled(points, ("closed", "total", "squares"))
-    theirs = _pooled(points, ("held", "held_total", "held_squares"))
-    for (at, held), *both in zip(points, ours, theirs, strict=True):
+    theirs = _pooled(points, ("holdback", "holdback_total", "holdback_squares"))
+    for (at, one), *both in zip(points, ours, theirs, strict=True):
         columns["t"].append(at / MICRO)
-        columns["n"].append(held.closed)
-        for prefix, found in zip(("", "held_"), both, strict=True):
-            value, low, high = (None, None, None) if found is None else map(_finite, found)
+        columns["n"].append(one.closed)
+        for prefix, interval in zip(("", "held_"), both, strict=True):
+            value, low, high = (None, None, None) if interval is None else map(_finite, interval)
             columns["held" if prefix else "rate"].append(value)
             columns[f"{prefix}low"].append(low)
             columns[f"{prefix}high"].append(high)
@@ -117,9 +117,7 @@ def series(bins: list[tuple[int, Bin]], width: int) -> dict[str, list[Any]]:
 
 def spark_values(bins: list[tuple[int, Bin]], width: int) -> list[float | None]:
     """The policy's rate at up to 32 points."""
-    return [
-        held.total / held.closed if held.closed else None for _, held in _merged(bins, width, 32)
-    ]
+    return [one.total / one.closed if one.closed else None for _, one in _merged(bins, width, 32)]
 
 
 def _merged(
@@ -130,20 +128,20 @@ def _merged(
         return []
     first, last = bins[0][0], bins[-1][0] + width
     step = width * max(1, math.ceil((last - first) / width / most))
-    found: dict[int, Bin] = {}
-    for at, held in bins:
-        found.setdefault((at - first) // step, Bin()).add(held)
-    return [(first + (key + 0.5) * step, held) for key, held in found.items()]
+    merged: dict[int, Bin] = {}
+    for at, one in bins:
+        merged.setdefault((at - first) // step, Bin()).add(one)
+    return [(first + (key + 0.5) * step, one) for key, one in merged.items()]
 
 
 def _pooled(points: list[tuple[float, Bin]], names: tuple[str, str, str]) -> list[Any]:
     """For each point an interval over it and as many before it as make enough; None of nothing."""
-    sums = [[0.0, *accumulate(getattr(held, name) for _, held in points)] for name in names]
-    found: list[Interval | None] = []
+    sums = [[0.0, *accumulate(getattr(one, name) for _, one in points)] for name in names]
+    intervals: list[Interval | None] = []
     for i in range(len(points)):
         start = max(bisect_right(sums[0], sums[0][i + 1] - _ENOUGH, 0, i + 1) - 1, 0)
-        found.append(rate(*(column[i + 1] - column[start] for column in sums)))
-    return found
+        intervals.append(rate(*(column[i + 1] - column[start] for column in sums)))
+    return intervals
 
 
 def _finite(value: float) -> float | None:

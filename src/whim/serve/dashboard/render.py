@@ -1,4 +1,4 @@
-"""Templates and the words they use for numbers and times."""
+"""Templates, the words they use for numbers and times, and pages that say what is wrong."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.responses import HTMLResponse, Response
 
 from whim.serve.dashboard import views
+from whim.serve.http.problems import problem_of
 from whim.serve.state.stats import MICRO
 from whim.version import __version__
 
-__all__ = ["STATIC", "render"]
+__all__ = ["NO_STORE", "STATIC", "error_page", "problem_page", "render"]
 
+NO_STORE = {"cache-control": "no-store"}
 STATIC = Path(__file__).parent / "static"
+_TITLES = {
+    403: "Not allowed", 404: "Not found", 429: "Too many requests",
+    503: "The service cannot answer now",
+}  # fmt: skip
 
 
 def _known(value: float | None) -> bool:
@@ -80,3 +87,22 @@ _environment.globals["version"] = __version__
 def render(template: str, /, **values: Any) -> str:
     """A template as text, everything in it escaped."""
     return _environment.get_template(template).render(**values)
+
+
+def error_page(status: int, title: str, message: str, path: str = "") -> Response:
+    """A page that says what is wrong; one that may pass loads itself again."""
+    again = status == 503
+    text = render(
+        "error.html", title=title, message=message, logged_in=False, again=again,
+        back=path if again else "/",
+    )  # fmt: skip
+    return HTMLResponse(text, status, NO_STORE | ({"refresh": "3"} if again else {}))
+
+
+def problem_page(error: Exception) -> Response:
+    """A page that says why no other can be shown."""
+    problem = problem_of(error)
+    if problem is None:
+        return error_page(500, "Something went wrong", "The fault is ours; the log says more.")
+    title = _TITLES.get(problem.status, "This cannot be shown")
+    return error_page(problem.status, title, problem.problem.message)

@@ -16,30 +16,31 @@ from whim.serve import wire
 from whim.serve.dashboard import rates
 from whim.serve.dashboard.drawing import moves, spark
 from whim.serve.state.engine import Engine
+from whim.serve.state.policy import SERVED
 from whim.serve.state.space import Space
+from whim.serve.state.space_state import SpaceState
 from whim.serve.state.stats import MICRO
 
 __all__ = [
-    "card", "changes", "compared", "config",
+    "arm_text", "card", "changes", "compared", "config",
     "duration", "example", "explores", "latest",
-    "params", "percent", "policies", "said", "series", "shell", "summary",
+    "params", "percent", "policies",  "series", "shell", "summary",
 ]  # fmt: skip
 
 _CHANGES = 10  # a page of the timeline
 _DAY = 86_400 * MICRO
 _MARKS = 100  # changes drawn in the chart
-_UNFIT = frozenset(("oracle-restart",))
 _HIDDEN = frozenset(("n_features", "n_item_features", "n_cross_features", "seed", "ties"))
 
 
 def shell(engine: Engine) -> dict[str, Any]:
     """What every page knows: whether the log can be written."""
-    failed = engine.store.failed
+    failed = engine.failed
     return {"failed": None if failed is None else str(failed)}
 
 
 def _settled(engine: Engine, space: Space) -> tuple[list[Any], int]:
-    stats = space.fold.stats
+    stats = space.state.stats
     at = max(engine.now(), time.time_ns() // 1000)
     return rates.settled(stats, space.config.rewards.wait_seconds, at), stats.width
 
@@ -51,30 +52,27 @@ def card(engine: Engine, name: str) -> dict[str, Any]:
     """A space in the list."""
     space = engine.space(name)
     bins, width = _settled(engine, space)
-    counts = space.fold.stats.counts
-    held = space.fold
-    recent = engine.store.count_changes(space.number, held.version, engine.now() - _DAY)
     return {
         "name": name,
         "policy": space.config.policy,
         "mode": _mode(space.config),
-        "decisions": counts.get("decisions", 0),
-        "arms": len(held.policy.arms),
+        "decisions": space.state.stats.counts["decisions"],
+        "arms": len(space.state.policy.arms),
         "rate": rates.now(bins, width).policy,
-        "changes": recent,
+        "changes": engine.count_changes(name, engine.now() - _DAY),
         "spark": spark(rates.spark_values(bins, width), 240, 40),
         "rebuilding": engine.info(name).rebuilding,
     }
 
 
-def _mode(given: wire.SpaceConfig) -> str:
-    if given.shadow:
+def _mode(config: wire.SpaceConfig) -> str:
+    if config.shadow:
         return "shadow"
     parts = []
-    if given.explore:
-        parts.append(f"explores {percent(given.explore)}")
-    if given.holdback:
-        parts.append(f"holds back {percent(given.holdback)}")
+    if config.explore:
+        parts.append(f"explores {percent(config.explore)}")
+    if config.holdback:
+        parts.append(f"holds back {percent(config.holdback)}")
     return ", ".join(parts) or "live"
 
 
@@ -82,10 +80,10 @@ def summary(engine: Engine, name: str) -> dict[str, Any]:
     """The head of a space's page."""
     space = engine.space(name)
     info = engine.info(name)
-    stats = space.fold.stats
+    stats = space.state.stats
     counts = stats.counts
     bins, width = _settled(engine, space)
-    told = stats.summary()
+    totals = stats.summary()
     return {
         "name": name,
         "info": info,
@@ -97,23 +95,23 @@ def summary(engine: Engine, name: str) -> dict[str, Any]:
         "late": counts.get("rewards_late", 0),
         "duplicate": counts.get("rewards_duplicate", 0),
         "never_shown": counts.get("never_shown", 0),
-        "matched_share": told["matched_share"],
-        "delay": told["mean_delay_seconds"],
+        "matched_share": totals["matched_share"],
+        "delay": totals["mean_delay_seconds"],
         "now": rates.now(bins, width),
         "ever": rates.over(bins, width),
-        "shadow": _shadow(space, told, bins, width),
-        "skipped": space.fold.skipped,
+        "shadow": _shadow(space, totals, bins, width),
+        "skipped": space.state.skipped,
     }
 
 
-def _shadow(space: Space, told: dict[str, Any], bins: list[Any], width: int) -> Any:
+def _shadow(space: Space, totals: dict[str, Any], bins: list[Any], width: int) -> Any:
     if not space.config.shadow:
         return None
-    closed = space.fold.stats.counts.get("closed", 0)
+    closed = space.state.stats.counts.get("closed", 0)
     return {
-        **told["shadow"],
+        **totals["shadow"],
         "closed": closed,
-        "share": told["shadow"]["agreed"] / closed if closed else None,
+        "share": totals["shadow"]["agreed"] / closed if closed else None,
         "baseline": rates.over(bins, width).policy,
     }
 
@@ -122,11 +120,11 @@ def series(engine: Engine, name: str) -> dict[str, Any]:
     """Numbers for the chart."""
     space = engine.space(name)
     bins, width = _settled(engine, space)
-    found = engine.store.recent(space.number, space.fold.version, most=_MARKS)
+    marks = engine.recent_changes(name, most=_MARKS)
     return {
         **rates.series(bins, width),
-        "holdback": bool(sum(held.held for _, held in bins)),
-        "changes": [{"t": at / MICRO, "arm": said(event["arm"])} for _, at, event in found],
+        "holdback": any(one.holdback for _, one in bins),
+        "changes": [{"t": at / MICRO, "arm": arm_text(event["arm"])} for _, at, event in marks],
     }
 
 
@@ -135,43 +133,43 @@ def series(engine: Engine, name: str) -> dict[str, Any]:
 
 def changes(engine: Engine, name: str, before: int | None = None) -> dict[str, Any]:
     """A page of the timeline, newest first."""
-    space = engine.space(name)
-    held = space.fold
-    found = engine.store.recent(space.number, held.version, before, _CHANGES + 1)
+    state = engine.space(name).state
+    recent = engine.recent_changes(name, before, _CHANGES + 1)
     return {
         "name": name,
-        "version": held.version,
-        "rows": [_change(seq, at, event, held) for seq, at, event in found[:_CHANGES]],
-        "latest": found[0][0] if found and before is None else 0,
-        "older": found[_CHANGES - 1][0] if len(found) > _CHANGES else None,
+        "version": state.version,
+        "rows": [_change(seq, at, event, state) for seq, at, event in recent[:_CHANGES]],
+        "latest": recent[0][0] if recent and before is None else 0,
+        "older": recent[_CHANGES - 1][0] if len(recent) > _CHANGES else None,
         "before": before,
-        "detects": "ps" in held.config.policy or bool(found),
+        "detects": "ps" in state.config.policy or bool(recent),
     }
 
 
 def latest(engine: Engine, name: str) -> int:
     """The row of the last change; 0 when there is none."""
-    space = engine.space(name)
-    found = engine.store.recent(space.number, space.fold.version, most=1)
-    return found[0][0] if found else 0
+    recent = engine.recent_changes(name, most=1)
+    return recent[0][0] if recent else 0
 
 
-def _change(seq: int, at: int, event: dict[str, Any], held: Any) -> dict[str, Any]:
+def _change(seq: int, at: int, event: dict[str, Any], state: SpaceState) -> dict[str, Any]:
     before, after = event["theta_before"] or [], event["theta_after"] or []
-    names = held.context.names if len(held.context.names) == len(before) else held.items.names
+    names = state.context.names
+    if len(names) != len(before):
+        names = state.items.names
     if len(before) == 1:
         names = names if len(names) == 1 else ["mean reward"]
     return {
         **event,
         "seq": seq,
         "at": at,
-        "arm": said(event["arm"]),
-        "group": None if event["group"] is None else said(event["group"]),
+        "arm": arm_text(event["arm"]),
+        "group": None if event["group"] is None else arm_text(event["group"]),
         "moves": moves(before, after, names),
     }
 
 
-def said(arm: Any) -> str:
+def arm_text(arm: Any) -> str:
     """An arm's id as text; policies with one model for all name none."""
     return "all arms" if arm is None else str(arm)
 
@@ -181,61 +179,61 @@ def said(arm: Any) -> str:
 
 def config(engine: Engine, name: str) -> dict[str, Any]:
     """The configuration for reading: pairs of words, and all of it as JSON."""
-    given = engine.space(name).config
-    rules = given.rewards
+    current = engine.space(name).config
+    rules = current.rewards
     lines = [
-        ("Policy", given.policy),
-        ("Parameters", _pairs(given.params) or "as the policy has them"),
-        ("Context", _features(given.context)),
-        ("Items", _features(given.items)),
+        ("Policy", current.policy),
+        ("Parameters", _pairs(current.params) or "as the policy has them"),
+        ("Context", _features(current.context)),
+        ("Items", _features(current.items)),
         (
             "Rewards",
             f"waited for {duration(rules.wait_seconds)}; {rules.default:g} when none came; "
             + ("the first counts" if rules.combine == "earliest" else "all are added up"),
         ),
-        ("Explores", percent(given.explore) if given.explore else "never"),
-        ("Holdback", _holdback(given)),
-        ("Seed", str(given.seed)),
+        ("Explores", percent(current.explore) if current.explore else "never"),
+        ("Holdback", _holdback(current)),
+        ("Seed", str(current.seed)),
     ]
-    text = msgspec.json.format(msgspec.json.encode(given), indent=2).decode()
+    text = msgspec.json.format(msgspec.json.encode(current), indent=2).decode()
     return {"lines": lines, "json": text}
 
 
-def _pairs(given: dict[str, Any]) -> str:
-    return ", ".join(f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in given.items())
+def _pairs(params: dict[str, Any]) -> str:
+    return ", ".join(f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in params.items())
 
 
-def _features(given: wire.Features) -> str:
-    parts = [f"{f.name} ({f.kind})" for f in given.fields]
-    if given.size:
-        parts.append(f"a vector of {given.size}")
-    if given.rest:
-        parts.append(f"the rest hashed to {given.rest}")
-    if given.constant:
+def _features(features: wire.Features) -> str:
+    parts = [f"{f.name} ({f.kind})" for f in features.fields]
+    if features.size:
+        parts.append(f"a vector of {features.size}")
+    if features.rest:
+        parts.append(f"the rest hashed to {features.rest}")
+    if features.constant:
         parts.append("a constant 1")
     return ", ".join(parts) or "none"
 
 
-def _holdback(given: wire.SpaceConfig) -> str:
-    by = "the first candidate" if given.baseline == "first" else "a random candidate"
-    if given.shadow:
+def _holdback(config: wire.SpaceConfig) -> str:
+    by = "the first candidate" if config.baseline == "first" else "a random candidate"
+    if config.shadow:
         return f"shadow: always {by}, the policy learns"
-    return f"{percent(given.holdback)}, which get {by}" if given.holdback else "none"
+    return f"{percent(config.holdback)}, which get {by}" if config.holdback else "none"
 
 
-def explores(given: wire.SpaceConfig) -> bool:
+def explores(config: wire.SpaceConfig) -> bool:
     """Whether every candidate has a chance, so that the log can judge any policy."""
-    aside = given.baseline == "random" and (given.shadow or given.holdback > 0)
-    return given.explore > 0 or aside
+    aside = config.baseline == "random" and (config.shadow or config.holdback > 0)
+    return config.explore > 0 or aside
 
 
 def example(space: Space, origin: str) -> dict[str, str]:
     """Two commands that send a first decision and its reward."""
-    given = space.config
-    context = _sample(given.context)
+    current = space.config
+    context = _sample(current.context)
     candidates: list[Any] = ["a", "b"]
-    if space.fold.items.size:
-        candidates = [{"id": arm, "features": _sample(given.items)} for arm in candidates]
+    if space.state.items.size:
+        candidates = [{"id": arm, "features": _sample(current.items)} for arm in candidates]
     decide = json.dumps({"context": context, "candidates": candidates}, ensure_ascii=False)
     reward = json.dumps({"decision_id": "…", "value": 1}, ensure_ascii=False)
     base = f"curl -X POST {origin}/v1/spaces/{space.name}"
@@ -250,46 +248,46 @@ def example(space: Space, origin: str) -> dict[str, str]:
     }
 
 
-def _sample(given: wire.Features) -> Any:
-    if not (given.fields or given.rest):
-        return [0.5] * given.size
+def _sample(features: wire.Features) -> Any:
+    if not (features.fields or features.rest):
+        return [0.5] * features.size
     kinds = {"number": 1.0, "flag": True, "hash": "text"}
-    found = {f.name: f.values[0] if f.kind == "choice" else kinds[f.kind] for f in given.fields}
-    return found or {"feature": 1.0}
+    sample = {f.name: f.values[0] if f.kind == "choice" else kinds[f.kind] for f in features.fields}
+    return sample or {"feature": 1.0}
 
 
 def policies() -> list[str]:
-    """The policies that may be asked about."""
-    return sorted(POLICIES.keys() - _UNFIT)
+    """The policies that a what-if may try."""
+    return SERVED
 
 
-def params(policy: str, given: dict[str, Any]) -> list[dict[str, Any]]:
-    """The parameters of a policy: name, default, and what is given now as JSON."""
-    found = []
+def params(policy: str, current: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parameters of a policy: name, default, and what it is now, as JSON."""
+    fields = []
     for name, parameter in inspect.signature(POLICIES[policy]).parameters.items():
         if name in _HIDDEN:
             continue
         needed = parameter.default is inspect.Parameter.empty
-        found.append(
+        fields.append(
             {
                 "name": name,
                 "needed": needed,
                 "default": "" if needed else _json(parameter.default).replace("null", "default"),
-                "value": _json(given[name]) if name in given else "",
+                "value": _json(current[name]) if name in current else "",
             }
         )
-    return found
+    return fields
 
 
 def compared(result: Any) -> dict[str, Any]:
     """The result of a what-if, its rates as intervals."""
-    found = dict(result)
+    shown = dict(result)
     for name in ("logged", "whatif"):
         side = result[name]
         ends = tuple(math.nan if side[k] is None else side[k] for k in ("rate", "low", "high"))
-        found[name] = {**side, "interval": Interval(*ends)}
-    found["relative"] = Interval(**result["relative"]) if result["relative"] else None
-    return found
+        shown[name] = {**side, "interval": Interval(*ends)}
+    shown["relative"] = Interval(**result["relative"]) if result["relative"] else None
+    return shown
 
 
 def _json(value: Any) -> str:

@@ -13,12 +13,13 @@ from urllib.parse import urlsplit
 from starlette.types import Scope
 
 from whim.serve.http.problems import ProblemError
+from whim.serve.settings import ConfigError, Settings, is_loopback
 
 if TYPE_CHECKING:
-    from whim.serve.http.keys import Key
-    from whim.serve.http.service import Host
+    from whim.serve.http.keys import Key, Keys
+    from whim.serve.http.service import Service
 
-__all__ = ["COOKIE", "admit", "token_of"]
+__all__ = ["COOKIE", "admit", "refuse_open", "token_of"]
 
 COOKIE = "whim_key"
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
@@ -35,25 +36,27 @@ def token_of(headers: dict[bytes, bytes]) -> tuple[str | None, bool]:
             return str(headers[name], "latin-1"), False
     if b"cookie" in headers:
         try:
-            found = SimpleCookie(str(headers[b"cookie"], "latin-1")).get(COOKIE)
+            cookie = SimpleCookie(str(headers[b"cookie"], "latin-1")).get(COOKIE)
         except CookieError:
-            found = None
-        if found is not None:
-            return found.value, True
+            cookie = None
+        if cookie is not None:
+            return cookie.value, True
     return None, False
 
 
-def admit(host: Host, scope: Scope, wanted: str | None, headers: dict[bytes, bytes]) -> Key | None:
-    """Let a request pass, or raise what it is told; the key that it came with."""
+def admit(
+    service: Service, scope: Scope, wanted: str | None, headers: dict[bytes, bytes]
+) -> Key | None:
+    """Let a request pass, or raise the problem; the key that it came with."""
     key = None
     if wanted is not None:
-        if host.keys.any:
+        if service.keys.any:
             token, by_browser = token_of(headers)
             if token is None:
                 raise ProblemError(
                     401, "no_key", "a key must come with the request.", www_authenticate="Bearer"
                 )
-            key = host.keys.check(token)
+            key = service.keys.check(token)
             if key is None:
                 raise ProblemError(
                     401, "wrong_key", "the key must be one that is in force.",
@@ -64,23 +67,32 @@ def admit(host: Host, scope: Scope, wanted: str | None, headers: dict[bytes, byt
             if by_browser and scope["method"] not in _SAFE:
                 _same_origin(headers)
         else:
-            _local(host, scope, headers)
-    if host.rates is not None:
+            _local(service, scope, headers)
+    if service.rates is not None:
         caller = key.name if key is not None else (scope.get("client") or ("",))[0]
-        wait = host.rates.take(caller)
+        wait = service.rates.take(caller)
         if wait > 0:
             raise ProblemError(
-                429, "rate", f"at most {host.settings.rate:g} requests a second, please.",
+                429, "rate", f"at most {service.settings.rate:g} requests per second, please.",
                 retry_after=str(max(1, round(wait + 0.5))),
             )  # fmt: skip
     return key
 
 
-def _local(host: Host, scope: Scope, headers: dict[bytes, bytes]) -> None:
-    if not host.loopback:
+def refuse_open(settings: Settings, keys: Keys) -> None:
+    """Raise unless only this machine can connect or there is a key to ask for."""
+    if not is_loopback(settings.host) and not keys.any:
+        raise ConfigError(
+            f"host must be a loopback address while there are no keys, got {settings.host!r}: "
+            "make one with `whim keys make`."
+        )
+
+
+def _local(service: Service, scope: Scope, headers: dict[bytes, bytes]) -> None:
+    if not service.loopback:
         raise ProblemError(401, "no_key", "a key must be made first: whim keys make.")
     named = str(headers.get(b"host", b"localhost"), "latin-1")
-    if named != host.last_host:  # mostly the same one
+    if named != service.last_host:  # mostly the same one
         try:
             name = urlsplit(f"//{named}").hostname
         except ValueError:
@@ -89,7 +101,7 @@ def _local(host: Host, scope: Scope, headers: dict[bytes, bytes]) -> None:
             raise ProblemError(
                 403, "host", f"without keys the host must be localhost, got {named[:80]!r}."
             )
-        host.last_host = named
+        service.last_host = named
     if scope["method"] not in _SAFE:
         _same_origin(headers)
 

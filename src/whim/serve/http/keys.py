@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from whim.errors import InvalidInputError, WhimError
+from whim.files import write_atomic
 from whim.serve.wire import Name
 
 if sys.platform != "win32":
@@ -50,20 +51,20 @@ class Key(Struct, frozen=True):
         return not self.revoked and (scope in self.scopes or "admin" in self.scopes)
 
 
-class _Kept(Struct, frozen=True, forbid_unknown_fields=True):
+class _Stored(Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
     scopes: Annotated[list[Scope], Meta(min_length=1)]
     made: str
     revoked: bool
     sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
-    def told(self) -> Key:
+    def listed(self) -> Key:
         return Key(self.name, list(self.scopes), self.made, self.revoked)
 
 
 class _File(Struct, forbid_unknown_fields=True):
     format: Literal[1]
-    keys: list[_Kept]
+    keys: list[_Stored]
 
 
 _Listed = list[Key]
@@ -94,7 +95,7 @@ class Keys:
         self._by_hash: dict[str, Key] = {}
         self._seen = False  # there were keys: a file that goes away must not open anything
 
-    # -- for the service --------------------------------------------------------------------
+    # -- for the service ----------------------------------------------------------------------
 
     @property
     def any(self) -> bool:
@@ -108,8 +109,8 @@ class Keys:
         if self.problem is not None:
             return None
         # looked up by hash: what its timing tells is about the hash, which no caller can steer
-        found = self._by_hash.get(_hash(token))
-        return None if found is None or found.revoked else found
+        key = self._by_hash.get(_hash(token))
+        return None if key is None or key.revoked else key
 
     def _refresh(self) -> None:
         now = self._clock()
@@ -130,14 +131,14 @@ class Keys:
         except KeysError as error:
             self._fail(str(error), mark)
             return
-        self._by_hash = {k.sha256: k.told() for k in kept}
+        self._by_hash = {k.sha256: k.listed() for k in kept}
         self._seen = self._seen or bool(kept)
         self.problem = None
 
     def _fail(self, problem: str, mark: _Mark | None = None) -> None:
         self.problem, self._mark, self._by_hash = problem, mark, {}
 
-    # -- for the operator -------------------------------------------------------------------
+    # -- for the operator ---------------------------------------------------------------------
 
     def make(self, name: str, scopes: Sequence[str]) -> str:
         """A new key; its token is returned here and nowhere else."""
@@ -156,12 +157,12 @@ class Keys:
             raise InvalidInputError(f"scopes must be among {', '.join(SCOPES)}, got {came!r}.")
         token = "whim_" + secrets.token_urlsafe(32)
         made = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        asked = [scope for scope in SCOPES if scope in scopes]
+        ordered = [scope for scope in SCOPES if scope in scopes]
         with self._locked():
             kept, _ = self._read()
             if any(k.name == name for k in kept):
                 raise InvalidInputError(f"name must be new, got {name!r} which exists.")
-            new = _Kept(name, asked, made, False, _hash(token))  # type: ignore[arg-type]
+            new = _Stored(name, ordered, made, False, _hash(token))  # type: ignore[arg-type]
             self._write([*kept, new])
         return token
 
@@ -177,11 +178,11 @@ class Keys:
 
     def list(self) -> _Listed:
         """All keys, in the order in which they were made, revoked ones included."""
-        return [k.told() for k in self._read()[0]]
+        return [k.listed() for k in self._read()[0]]
 
-    # -- the file ---------------------------------------------------------------------------
+    # -- the file -----------------------------------------------------------------------------
 
-    def _read(self) -> tuple[_KeptList, _Mark | None]:
+    def _read(self) -> tuple[_StoredList, _Mark | None]:
         name = self.path.name
         try:
             with self.path.open("rb") as file:
@@ -201,20 +202,10 @@ class Keys:
             raise KeysError(f"{name} must hold every key once: it was altered.")
         return kept, mark
 
-    def _write(self, kept: _KeptList) -> None:
+    def _write(self, kept: _StoredList) -> None:
         data = msgspec.json.format(msgspec.json.encode(_File(1, kept))) + b"\n"
-        fresh = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}.new")
         try:
-            try:
-                handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                with os.fdopen(handle, "wb") as f:
-                    f.write(data)
-                    f.flush()
-                    os.fsync(f.fileno())
-                fresh.replace(self.path)
-            finally:
-                fresh.unlink(missing_ok=True)
-            _sync_directory(self.path.parent)
+            write_atomic(self.path, data, mode=0o600)
         except OSError as error:
             raise KeysError(f"{self.path.name} must be writable: {error.strerror}.") from None
         self._next = -float("inf")
@@ -237,18 +228,8 @@ class Keys:
             os.close(handle)
 
 
-_KeptList = list[_Kept]
+_StoredList = list[_Stored]
 
 
-def _marked(found: os.stat_result) -> _Mark:
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
-
-
-def _sync_directory(path: Path) -> None:
-    """A rename is safe once its directory is."""
-    if sys.platform != "win32":
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def _marked(status: os.stat_result) -> _Mark:
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino

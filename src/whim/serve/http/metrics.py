@@ -17,6 +17,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from whim.serve.wire import RewardState
+
 if TYPE_CHECKING:
     from whim.serve.state.engine import Engine
 
@@ -27,7 +29,6 @@ _BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.
 _NAMES = [*(str(bound) for bound in _BOUNDS), "+Inf"]
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _MODES = ("policy", "explore", "holdback", "shadow")
-_STATES = ("learnt", "kept", "duplicate", "late")
 _MOST = 2000  # series of requests: callers must not be able to make more
 
 
@@ -48,7 +49,6 @@ class Metrics(Collector):
         self.engine = engine
         self._clock = clock
         self._snapshot_at = clock()
-        self._rows = 0
         self._requests: dict[tuple[str, str, int], list[float]] = {}
         self._lock = threading.Lock()  # anybody may tell, or ask, at any time
         self._changes: dict[str, int] = {}
@@ -57,15 +57,15 @@ class Metrics(Collector):
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
-    # -- told -------------------------------------------------------------------------------
+    # -- what happens -------------------------------------------------------------------------
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
         """A request was answered; on the event loop's thread. ``route`` is the path's pattern."""
-        found = self._requests.get((route, method, status))
-        if found is None:
-            found = self._series(route, method, status)
-        found[bisect_left(_BOUNDS, seconds)] += 1
-        found[-1] += seconds
+        series = self._requests.get((route, method, status))
+        if series is None:
+            series = self._series(route, method, status)
+        series[bisect_left(_BOUNDS, seconds)] += 1
+        series[-1] += seconds
 
     def _series(self, route: str, method: str, status: int) -> list[float]:
         """Counts by bound, then the sum."""
@@ -89,7 +89,7 @@ class Metrics(Collector):
         """A snapshot of a space was written."""
         self._snapshot_at = self._clock()
 
-    # -- asked ------------------------------------------------------------------------------
+    # -- what is read -------------------------------------------------------------------------
 
     def render(self) -> bytes:
         """Everything, as ``CONTENT_TYPE``."""
@@ -109,8 +109,8 @@ class Metrics(Collector):
             "whim_webhooks_total", "Attempts to deliver a change.", labels=["outcome"]
         )
         with self._lock:
-            told = dict(self._webhooks)
-        for outcome, count in told.items():
+            outcomes = dict(self._webhooks)
+        for outcome, count in outcomes.items():
             webhooks.add_metric([outcome], count)
         yield webhooks
 
@@ -131,27 +131,24 @@ class Metrics(Collector):
         )
         arms = GaugeMetricFamily("whim_arms", "Arms that may be chosen.", labels=by_space)
         for name, space in list(engine.spaces.items()):
-            held, label = space.fold, _label(name)
-            counts = held.stats.counts
+            state, label = space.state, _label(name)
+            counts = state.stats.counts
             for mode in _MODES:
                 decisions.add_metric([label, mode], counts.get(f"decisions_{mode}", 0))
-            for state in _STATES:
-                rewards.add_metric([label, state], counts.get(f"rewards_{state}", 0))
+            for reward_state in RewardState:
+                rewards.add_metric([label, reward_state], counts.get(f"rewards_{reward_state}", 0))
             changes.add_metric([label], self._changes.get(name, 0))
-            steps.add_metric([label], held.policy.step)
-            waiting.add_metric([label], len(held.pending))
-            arms.add_metric([label], len(held.policy.arms))
-            self._rows = max(self._rows, held.seq)
+            steps.add_metric([label], state.policy.step)
+            waiting.add_metric([label], len(state.pending))
+            arms.add_metric([label], len(state.policy.arms))
         return [decisions, rewards, changes, steps, waiting, arms]
 
     def _of_the_log(self, engine: Engine) -> list[Metric]:
-        store = engine.store
-        self._rows = max(self._rows, store.last_seq)
-        rows = CounterMetricFamily("whim_log_rows_total", "Rows of the log.", value=self._rows)
+        rows = CounterMetricFamily("whim_log_rows_total", "Rows of the log.", value=engine.seq)
         failed = GaugeMetricFamily(
             "whim_store_failed",
             "1 if the log cannot be written and nothing more is accepted.",
-            value=float(store.failed is not None),
+            value=float(engine.failed is not None),
         )
         age = GaugeMetricFamily(
             "whim_snapshot_age_seconds",
@@ -164,12 +161,12 @@ class Metrics(Collector):
         family = HistogramMetricFamily(
             "whim_request_seconds", "Time to answer.", labels=["route", "method", "status"]
         )
-        for (route, method, status), found in list(self._requests.items()):
+        for (route, method, status), series in list(self._requests.items()):
             buckets, total = [], 0.0
-            for bound, count in zip(_NAMES, found, strict=False):  # the sum is left
+            for bound, count in zip(_NAMES, series, strict=False):  # the sum is left
                 total += count
                 buckets.append((bound, total))
-            family.add_metric([_label(route), method, str(status)], buckets, found[-1])
+            family.add_metric([_label(route), method, str(status)], buckets, series[-1])
         return family
 
 

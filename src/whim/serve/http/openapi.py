@@ -26,7 +26,9 @@ _GUARDED = {
     403: "The key has not the scope, or the request comes from elsewhere.",
     429: "Too many requests; Retry-After says when.",
 }
-_PREFIXES = {"personalizer": "personalizer"}  # of operation ids, which clients may rely on
+# names that generated clients rely on: of operations, and of schemas whose classes were renamed
+_PREFIXES = {"personalizer": "personalizer"}
+_SCHEMAS = {"ArmView": "ArmTold", "ChangeView": "ChangeTold", "StatsView": "StatsTold"}
 _TEXT = {"schema": {"type": "string"}}
 
 
@@ -36,17 +38,17 @@ def _problem(status: int, said: str) -> dict[str, Any]:
 
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
+    parameters: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in re.findall(r"{(\w+)}", route.path)
     ]
     for q in route.query:
         schema = {"type": "integer", "default": q.default, "minimum": q.least, "maximum": q.most}
-        found.append(
+        parameters.append(
             {"name": q.name, "in": "query", "required": False, "description": q.about}
             | {"schema": schema}
         )
-    return found
+    return parameters
 
 
 def _operation(route: Route, schemas: dict[Any, dict[str, Any]]) -> dict[str, Any]:
@@ -73,28 +75,40 @@ def _operation(route: Route, schemas: dict[Any, dict[str, Any]]) -> dict[str, An
             replies["503"] = {**success, "description": text}
         else:
             replies[str(status)] = _problem(status, text)
-    found: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": f"{_PREFIXES.get(route.tag, 'handlers')}_{route.handler.__name__}",
         "summary": route.about, "tags": [route.tag], "parameters": _parameters(route),
         "responses": replies,
     }  # fmt: skip
     if route.takes is not None:
-        found["requestBody"] = {
+        operation["requestBody"] = {
             "required": True, "content": {"application/json": {"schema": schemas[route.takes]}},
         }  # fmt: skip
     if route.scope is not None:
-        found["security"] = [{"bearer": [route.scope]}, {"header": [route.scope]}]
-        found["description"] = f"Needs the scope {route.scope} where there are keys."
+        operation["security"] = [{"bearer": [route.scope]}, {"header": [route.scope]}]
+        operation["description"] = f"Needs the scope {route.scope} where there are keys."
     else:
-        found["security"] = []
-    return found
+        operation["security"] = []
+    return operation
+
+
+def _renamed(part: Any) -> Any:
+    """A part of the document, its schemas under the names that they are known by."""
+    if isinstance(part, dict):
+        return {_SCHEMAS.get(name, name): _renamed(value) for name, value in part.items()}
+    if isinstance(part, (list, tuple)):
+        return [_renamed(value) for value in part]
+    if isinstance(part, str):
+        place, slash, name = part.rpartition("/")
+        return place + slash + _SCHEMAS.get(name, name)
+    return part
 
 
 def document(routes: list[Route], pages: list[PageRoute]) -> dict[str, Any]:
     """The whole document, pages included."""
     types = {t for r in routes for t in (r.takes, r.gives) if t is not None and t is not str}
     ordered = [*sorted(types, key=str), Failure]
-    shapes, components = msgspec.json.schema_components(ordered, ref_template=_REFS)
+    shapes, components = _renamed(msgspec.json.schema_components(ordered, ref_template=_REFS))
     schemas = dict(zip(ordered, shapes, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -120,7 +134,7 @@ def document(routes: list[Route], pages: list[PageRoute]) -> dict[str, Any]:
 
 
 # what the pages read: from the query, and from forms
-_ASKED = {
+_QUERIES = {
     "/spaces/{space}": ("sort", "down", "page", "q", "before"),
     "/page/spaces/{space}/arms": ("sort", "down", "page", "q"),
     "/page/spaces/{space}/changes": ("before", "latest", "version"),
@@ -138,13 +152,13 @@ def _page(page: PageRoute, method: str) -> dict[str, Any]:
     shown = (
         {"application/json": {"schema": {"type": "object"}}} if numbers else {"text/html": _TEXT}
     )
-    asked = _ASKED.get(page.path, ()) if method == "GET" else ()
-    found: dict[str, Any] = {
+    query = _QUERIES.get(page.path, ()) if method == "GET" else ()
+    operation: dict[str, Any] = {
         "operationId": f"page_{page.name}_{method.lower()}", "tags": ["page"],
         "summary": f"The page: {page.name.strip('_').replace('_', ' ')}.",
         "parameters": [
             *({"name": n, "in": "path", "required": True, "schema": _STRING} for n in names),
-            *({"name": n, "in": "query", "required": False, "schema": _STRING} for n in asked),
+            *({"name": n, "in": "query", "required": False, "schema": _STRING} for n in query),
         ],
         "responses": {
             "200": {"description": "A page, a part of one, or its numbers.", "content": shown},
@@ -157,5 +171,5 @@ def _page(page: PageRoute, method: str) -> dict[str, Any]:
     if method == "POST" and page.path in _FORMS:
         fields = dict.fromkeys(_FORMS[page.path], _STRING)
         schema = {"type": "object", "properties": fields}
-        found["requestBody"] = {"required": False, "content": {_FORM: {"schema": schema}}}
-    return found
+        operation["requestBody"] = {"required": False, "content": {_FORM: {"schema": schema}}}
+    return operation

@@ -17,9 +17,9 @@ from whim.errors import InvalidInputError
 from whim.serve import wire
 from whim.serve.http.problems import ProblemError
 from whim.serve.http.routes import Call, Route
-from whim.serve.http.service import Host
+from whim.serve.http.service import Service
 from whim.serve.starter import personalizer_config
-from whim.serve.state.space import ConflictError, chance
+from whim.serve.state.space import ConflictError, probability
 
 __all__ = ["ROUTES"]
 
@@ -65,9 +65,9 @@ class RewardRequest(Struct, forbid_unknown_fields=True):
     value: wire.Number
 
 
-def flat(given: list[dict[str, Any]] | None, path: str) -> dict[str, Any]:
+def flat(features: list[dict[str, Any]] | None, path: str) -> dict[str, Any]:
     """Objects as one object of names and plain values; texts and numbers of one name add up."""
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
 
     def walk(value: Any, name: str, depth: int) -> None:
         if depth > _DEEPEST:
@@ -81,31 +81,31 @@ def flat(given: list[dict[str, Any]] | None, path: str) -> dict[str, Any]:
             for inner in value:
                 walk(inner, name, depth + 1)
         elif value is not None:
-            found.setdefault(name, []).append(value)
+            flattened.setdefault(name, []).append(value)
 
-    for part in given or []:
+    for part in features or []:
         walk(part, "", 0)
-    return found
+    return flattened
 
 
-async def _space(host: Host) -> str:
-    name = host.settings.personalizer_space
-    if name not in host.engine.spaces:
+async def _space(service: Service) -> str:
+    name = service.settings.personalizer_space
+    if name not in service.engine.spaces:
         with contextlib.suppress(ConflictError):  # another request made it meanwhile
-            await host.create(name, personalizer_config())
+            await service.create(name, personalizer_config())
     return name
 
 
-def _renamed(said: str, places: list[int]) -> str:
+def _renamed(message: str, places: list[int]) -> str:
     """What the engine says of a field, with the name that the caller gave it."""
-    found = re.match(r"\$\.candidates\[(\d+)\]", said)
-    if found:
-        return f"$.actions[{places[int(found[1])]}]" + said[found.end() :]
-    said = re.sub(r"^\$\.decision_id\b", "$.eventId", said)
-    return re.sub(r"^\$\.context\b", "$.contextFeatures", said)
+    match = re.match(r"\$\.candidates\[(\d+)\]", message)
+    if match:
+        return f"$.actions[{places[int(match[1])]}]" + message[match.end() :]
+    message = re.sub(r"^\$\.decision_id\b", "$.eventId", message)
+    return re.sub(r"^\$\.context\b", "$.contextFeatures", message)
 
 
-async def rank(host: Host, call: Call) -> RankResponse:
+async def rank(service: Service, call: Call) -> RankResponse:
     """Which action to show."""
     body: RankRequest = call.body
     out = set(body.excluded_actions or ())
@@ -115,7 +115,7 @@ async def rank(host: Host, call: Call) -> RankResponse:
         raise ProblemError(
             422, "invalid", "$.actions must hold one that is not excluded.", "$.actions"
         )
-    asked = wire.DecisionBody(
+    decision = wire.DecisionBody(
         candidates=[
             wire.Candidate(a.id, flat(a.features, f"$.actions[{i}].features"))
             for i, a in zip(places, offered, strict=True)
@@ -124,36 +124,36 @@ async def rank(host: Host, call: Call) -> RankResponse:
         decision_id=body.event_id,
         deferred=bool(body.defer_activation),
     )
-    name = await _space(host)
-    space = host.engine.space(name)
-    if not space.fold.items.size:  # a space of the user's own may have none
-        asked.candidates = [a.id for a in offered]
-    one = host.ask(name, asked)
+    name = await _space(service)
+    space = service.engine.space(name)
+    if not space.state.items.size:  # a space of the user's own may have none
+        decision.candidates = [a.id for a in offered]
+    request = service.decide(name, decision)
     try:
-        await one.token
+        await request.token
     except (ConflictError, InvalidInputError) as error:
         raise type(error)(_renamed(str(error), places)) from None
-    told = msgspec.json.decode(one.answer, type=wire.Answer)
-    wanted, n = [a.id for a in offered].index(str(told.ranking[0].arm)), len(offered)
+    answer = msgspec.json.decode(request.answer, type=wire.Answer)
+    wanted, n = [a.id for a in offered].index(str(answer.ranking[0].arm)), len(offered)
     ranking = [
-        RankedAction(a.id, chance(space.config, i, wanted, n)) for i, a in enumerate(offered)
+        RankedAction(a.id, probability(space.config, i, wanted, n)) for i, a in enumerate(offered)
     ]
-    ranking.sort(key=lambda r: r.id != told.arm)
+    ranking.sort(key=lambda r: r.id != answer.arm)
     ranking += [RankedAction(a.id, 0.0) for a in body.actions if a.id in out]
-    return RankResponse(ranking, told.decision_id, str(told.arm))
+    return RankResponse(ranking, answer.decision_id, str(answer.arm))
 
 
-async def reward(host: Host, call: Call) -> None:
+async def reward(service: Service, call: Call) -> None:
     """What came of a rank."""
     body = wire.RewardBody(decision_id=call.params["event"], value=call.body.value)
-    name = await _space(host)
-    await host.waited(lambda t: host.engine.reward(name, body, t))
+    name = await _space(service)
+    await service.commit(lambda t: service.engine.reward(name, body, t))
 
 
-async def activate(host: Host, call: Call) -> None:
+async def activate(service: Service, call: Call) -> None:
     """A deferred rank was shown."""
-    name = await _space(host)
-    await host.waited(lambda t: host.engine.activate(name, call.params["event"], t))
+    name = await _space(service)
+    await service.commit(lambda t: service.engine.activate(name, call.params["event"], t))
 
 
 _BASE = "/personalizer/v1.0"

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from whim.errors import InvalidInputError, WhimError
 from whim.serve.log.store import StoreError
-from whim.serve.state.engine import BusyError
+from whim.serve.state.recovery import BusyError
 from whim.serve.state.space import ConflictError, NotFoundError
 
 __all__ = ["Failure", "Problem", "ProblemError", "problem_of"]
@@ -64,8 +64,8 @@ def problem_of(error: Exception) -> ProblemError | None:
         return error
     text = str(error)
     if isinstance(error, msgspec.ValidationError):
-        found = _AT.search(text)
-        path = found.group(1) if found else "$"
+        place = _AT.search(text)
+        path = place.group(1) if place else "$"
         return ProblemError(422, "invalid", f"{path} is wrong: {_AT.sub('', text)}.", path)
     if isinstance(error, (msgspec.DecodeError, UnicodeDecodeError)):
         return ProblemError(400, "not_json", f"the body must be JSON: {text}.")

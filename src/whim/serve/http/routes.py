@@ -20,7 +20,7 @@ from whim.serve.http.problems import Failure, ProblemError, problem_of
 
 if TYPE_CHECKING:
     from whim.serve.http.keys import Key
-    from whim.serve.http.service import Host
+    from whim.serve.http.service import Service
 
 __all__ = ["Call", "Endpoint", "Query", "Reply", "Route"]
 
@@ -44,7 +44,7 @@ class Route(msgspec.Struct, kw_only=True, frozen=True):
 
     method: str
     path: str
-    handler: Callable[[Host, Call], Awaitable[Any]]
+    handler: Callable[[Service, Call], Awaitable[Any]]
     about: str
     scope: str | None = "read"  # None: needs no key
     takes: Any = None
@@ -70,8 +70,8 @@ class Call(msgspec.Struct):
 
     def header(self, name: bytes) -> str | None:
         """A header's value."""
-        for found, value in self.scope["headers"]:
-            if found == name:
+        for header, value in self.scope["headers"]:
+            if header == name:
                 return str(value, "latin-1")
         return None
 
@@ -99,7 +99,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; whatever happens becomes one answer."""
-        host: Host = scope["app"].state.host
+        service: Service = scope["app"].state.service
         began = time.perf_counter()
         method = scope["method"]
         route = self.routes.get(method)
@@ -109,36 +109,36 @@ class Endpoint:
                 said = f"method must be one of {known}, got {method}."
                 raise ProblemError(405, "method", said, allow=known)
             headers = dict(scope["headers"])
-            key = admit(host, scope, route.scope, headers)
+            key = admit(service, scope, route.scope, headers)
             if not route.always:
-                host.must_be_ready(reading=method in ("GET", "HEAD"))
+                service.must_be_ready(reading=method in ("GET", "HEAD"))
             body = None
             if route.takes is not None:
-                raw = await read(headers, receive, host.settings.max_body)
+                raw = await read(headers, receive, service.settings.max_body)
                 body = self._decoders[method].decode(raw)
             query = _numbers(scope, route.query) if route.query else {}
             call = Call(scope, receive, send, scope["path_params"], body, key, query)
-            found = await route.handler(host, call)
+            result = await route.handler(service, call)
         except Exception as error:
-            reply = self._failed(host, error, scope)
+            reply = self._failed(service, error, scope)
         else:
-            if found is None and route.media == "text/event-stream":  # it has sent it all
-                host.metrics.request(route.path, method, 200, time.perf_counter() - began)
+            if result is None and route.media == "text/event-stream":  # it has sent it all
+                service.metrics.request(route.path, method, 200, time.perf_counter() - began)
                 return
-            if type(found) is bytes:
-                reply = Reply(found, route.status)
-            elif type(found) is Reply:
-                reply = found
+            if type(result) is bytes:
+                reply = Reply(result, route.status)
+            elif type(result) is Reply:
+                reply = result
             else:
-                reply = Reply(b"" if found is None else _encode(found), route.status)
+                reply = Reply(b"" if result is None else _encode(result), route.status)
         await answer(send, reply, head=method == "HEAD")
         path = route.path if route is not None else next(iter(self.routes.values())).path
-        host.metrics.request(path, method, reply.status, time.perf_counter() - began)
+        service.metrics.request(path, method, reply.status, time.perf_counter() - began)
 
-    def _failed(self, host: Host, error: Exception, scope: Scope) -> Reply:
+    def _failed(self, service: Service, error: Exception, scope: Scope) -> Reply:
         problem = problem_of(error)
         if problem is None:
-            host.log.error("fault", path=scope["path"], exc_info=error)
+            service.log.error("fault", path=scope["path"], exc_info=error)
             problem = ProblemError(500, "fault", "a fault of the service; its log says more.")
         return failure(problem)
 
@@ -191,18 +191,18 @@ def _too_long(most: int) -> ProblemError:
 def _numbers(scope: Scope, wanted: tuple[Query, ...]) -> dict[str, int]:
     text = str(scope["query_string"], "latin-1")
     try:
-        given = parse_qs(text, keep_blank_values=True, max_num_fields=50, strict_parsing=False)
+        values = parse_qs(text, keep_blank_values=True, max_num_fields=50, strict_parsing=False)
     except ValueError:
         raise ProblemError(422, "invalid", "the query must have at most 50 fields.", "?") from None
     known = {q.name for q in wanted}
-    for name in given:
+    for name in values:
         if name not in known:
             raise ProblemError(
                 422, "invalid", f"?{name[:80]} must be one of {', '.join(sorted(known))}.", "?"
             )
-    found = {}
+    numbers = {}
     for q in wanted:
-        value = given.get(q.name, [str(q.default)])[-1]
+        value = values.get(q.name, [str(q.default)])[-1]
         sound = value.isascii() and value.lstrip("-").isdigit() and len(value) < 20
         if not sound or not q.least <= int(value) <= q.most:
             raise ProblemError(
@@ -210,5 +210,5 @@ def _numbers(scope: Scope, wanted: tuple[Query, ...]) -> dict[str, int]:
                 f"?{q.name} must be a whole number from {q.least} to {q.most}, got {value[:40]!r}.",
                 f"?{q.name}",
             )  # fmt: skip
-        found[q.name] = int(value)
-    return found
+        numbers[q.name] = int(value)
+    return numbers

@@ -1,19 +1,13 @@
-"""``Host``: the engine on an event loop. Replies wait for their commit, and nothing else waits.
-
-Waiting decisions are closed by the clock here; snapshots, rebuilds and what-ifs go to a clerk.
-"""
+"""``Service``: the engine on an event loop. Replies wait for their commit, and nothing else."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from whim.errors import WhimError
 from whim.serve import wire
@@ -21,37 +15,24 @@ from whim.serve.http.keys import Keys
 from whim.serve.http.limits import Rates
 from whim.serve.http.metrics import Metrics
 from whim.serve.http.problems import ProblemError
+from whim.serve.jobs.background import Background, Job
 from whim.serve.jobs.webhooks import Webhooks
-from whim.serve.jobs.worker import Clerk, ClerkError, Task, joined
-from whim.serve.log.store import StoreError, packed
+from whim.serve.log.store import Commit, StoreError
 from whim.serve.logging import get as get_log
 from whim.serve.settings import Settings, is_loopback
-from whim.serve.starter import DEMO, demo_config, warm
-from whim.serve.state.engine import BusyError, Engine
-from whim.serve.state.recovery import unpack
-from whim.serve.state.space import Asked, NotFoundError
-from whim.serve.state.space_state import Change, Fold, build
-from whim.serve.state.views import told
+from whim.serve.starter import DEMO, demo_config, personalizer_config
+from whim.serve.state.engine import Engine
+from whim.serve.state.policy import build
+from whim.serve.state.space import DecisionRequest
 
-__all__ = ["Host", "Job"]
+__all__ = ["Service"]
 
 _TICK = 0.25  # seconds: the longest that an ended waiting stays open
 _AT_ONCE = 100  # waitings that are ended before others have their turn
-_TRIM = 3600.0  # seconds from one look for rows that are too old to the next
-_JOBS = 20  # what-ifs that are remembered
-_QUEUE = 4  # what-ifs that may wait
+_WHATIFS = 4  # that may wait
 
 
-class Job(msgspec.Struct):
-    """A what-if: how far it is, and what came of it."""
-
-    state: str = "waiting"  # then running, and done or failed
-    progress: float = 0.0
-    result: Any = None
-    error: str | None = None
-
-
-class Host:
+class Service:
     """All that a running service holds.
 
     Parameters
@@ -72,23 +53,19 @@ class Host:
         self.rates = Rates(settings.rate, settings.burst) if settings.rate else None
         self.metrics = Metrics()
         self.engine: Engine
+        self.background: Background
         self.document = b""  # OpenAPI, set by the application
         self.ready = False
         self.problem: Exception | None = None
         self.opened = asyncio.Event()
         self.closing = asyncio.Event()
-        self.jobs: dict[str, Job] = {}
         self._clock = clock
         self._bells: dict[str, set[asyncio.Event]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._clerk = Clerk(self.data)
-        self._one_whatif = asyncio.Lock()
-        self._one_rebuild = asyncio.Lock()
-        self._snapped: dict[int, int] = {}
-        self._asked: list[tuple[str, Asked]] = []
+        self._requests: list[tuple[str, DecisionRequest]] = []
         self._hooks: Webhooks | None = None
 
-    # -- life -------------------------------------------------------------------------------
+    # -- life ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Begin to read the log; ``opened`` is set when that has ended, well or not."""
@@ -98,44 +75,59 @@ class Host:
     async def _open(self) -> None:
         began = time.perf_counter()
         try:
-            self.engine = await asyncio.to_thread(
-                Engine, self.data, told=self._safe, clock=self._clock, on_change=self._on_change
-            )
-            self.metrics.engine = self.engine
-            self.engine.store.later = self._loop.call_soon
-            self._loop.add_reader(self.engine.store.fileno(), self._ready)
-            if self.settings.demo and not self.engine.ever:
-                await self.create(DEMO, demo_config())
-            for space in list(self.engine.spaces.values()):
-                await asyncio.to_thread(warm, space.config)
-            self._hooks = Webhooks(
-                self.settings, self.data, self.changes_after, lambda: list(self.engine.spaces),
-                self.metrics,
-            )  # fmt: skip
+            await self._open_engine()
         except Exception as error:  # of whatever kind: it must not seem to be starting for ever
             self.problem = error
             fault = None if isinstance(error, WhimError) else error
             self.log.error("cannot start", reason=str(error), exc_info=fault)
+            self.opened.set()
             return
-        finally:
-            if self.problem is not None:
-                self.opened.set()
         if self.keys.problem is not None:
             self.log.error("nothing is let in", reason=self.keys.problem)
         took = time.perf_counter() - began
         self.log.info("ready", rows=self.engine.recovered, seconds=round(took, 3))
-        for name in self.engine.spaces:
-            if self.engine.info(name).rebuilding:
-                self._spawn(self._rebuild(name))
-        if self.engine.store.last_seq:  # of the rows that were there
-            self._spawn(self._verify())
-        self._spawn(self._tick())
-        self._spawn(self._snapshots())
-        self._spawn(self._hooks.run())
-        if self.settings.retention_days is not None:
-            self._spawn(self._retention(self.settings.retention_days))
+        self._start_background()
         self.ready = True
         self.opened.set()
+
+    async def _open_engine(self) -> None:
+        self.engine = engine = await asyncio.to_thread(
+            Engine, self.data, on_commit=self._on_commit, clock=self._clock
+        )
+        engine.attach(self._loop)
+        self._had_rows = engine.seq > 0
+        self.background = Background(
+            engine, self.data, commit=self.commit, spawn=self._spawn,
+            on_snapshot=self.metrics.snapshot,
+        )  # fmt: skip
+        self.metrics.engine = engine
+        # compiled before anybody is served: inside a request it would take too long
+        configs = [engine.info(name).config for name in engine.names]
+        if self.settings.demo and not engine.made:
+            configs.append(demo_config())
+        if self.settings.personalizer_space not in engine.spaces:
+            configs.append(personalizer_config())
+        for config in configs:
+            await self.background.compile(config, serving=False)
+        if self.settings.demo and not engine.made:
+            await self.commit(lambda token: engine.create(DEMO, demo_config(), token))
+        self._hooks = Webhooks(
+            self.settings, self.data, self.changes_after, lambda: engine.names, self.metrics.webhook
+        )
+
+    def _start_background(self) -> None:
+        assert self._hooks is not None
+        background = self.background
+        for name in self.engine.names:
+            if self.engine.info(name).rebuilding:
+                background.rebuild(name)
+        if self._had_rows:
+            self._spawn(background.verify())
+        self._spawn(self._tick())
+        self._spawn(background.keep_snapshots(self.settings.snapshot_seconds))
+        self._spawn(self._hooks.run())
+        if self.settings.retention_days is not None:
+            self._spawn(background.keep_trimmed(self.settings.retention_days))
 
     async def close(self) -> None:
         """Finish what was accepted, then close."""
@@ -144,31 +136,40 @@ class Host:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._clerk.close()
+        if hasattr(self, "background"):
+            await self.background.close()
         if self._hooks is not None:
             await self._hooks.close()
         if hasattr(self, "engine"):
-            self._loop.remove_reader(self.engine.store.fileno())
             with contextlib.suppress(StoreError):
-                self.engine.store.flush()
+                self.engine.detach()
             await asyncio.to_thread(self.engine.close)
 
     def end_streams(self) -> None:
-        """Let those who listen go, so that a shutdown need not wait for them."""
+        """Let listeners go, so that a shutdown need not wait for them."""
         self.closing.set()
         for bells in self._bells.values():
             for bell in bells:
                 bell.set()
 
     def must_be_ready(self, reading: bool = False) -> None:
-        """Refuse while the log is read, and after it failed; to read goes on then."""
+        """Refuse while the log is read, and after it failed; reading goes on then."""
         if not self.ready:
             raise ProblemError(
                 503, "starting", "the service is reading its log; try again soon.", retry_after="1"
             )
-        failed = self.engine.store.failed
+        failed = self.engine.failed
         if failed is not None and not reading:
             raise failed
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it could not start, or why nothing more is accepted, if that is so."""
+        if self.problem is not None:
+            return str(self.problem)
+        if self.ready and self.engine.failed is not None:
+            return str(self.engine.failed)
+        return None
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -180,23 +181,23 @@ class Host:
         if not task.cancelled() and task.exception() is not None:
             self.log.error("a task ended", task=task.get_name(), exc_info=task.exception())
 
-    # -- decisions and commits --------------------------------------------------------------
+    # -- decisions and commits ----------------------------------------------------------------
 
-    def ask(self, name: str, body: wire.DecisionBody) -> Asked:
+    def decide(self, name: str, body: wire.DecisionBody) -> DecisionRequest:
         """Have a decision made, together with all that are asked for in this turn of the loop.
 
         Its answer is there and safe when its token is done.
         """
-        one = Asked.of(body, self._loop.create_future())
-        if not self._asked:
+        request = DecisionRequest.of(body, self._loop.create_future())
+        if not self._requests:
             self._loop.call_soon(self._decide)
-        self._asked.append((name, one))
-        return one
+        self._requests.append((name, request))
+        return request
 
     def _decide(self) -> None:
-        asked, self._asked = self._asked, []
-        by_space: dict[str, list[Asked]] = {}
-        for name, one in asked:
+        requests, self._requests = self._requests, []
+        by_space: dict[str, list[DecisionRequest]] = {}
+        for name, one in requests:
             by_space.setdefault(name, []).append(one)
         for name, some in by_space.items():
             try:
@@ -207,57 +208,45 @@ class Host:
             for one in some:
                 if one.error is not None and not one.token.done():
                     one.token.set_exception(one.error)
-        self.engine.store.hand_over()
-
-    def _ready(self) -> None:
-        store = self.engine.store
-        store.ready()
-        if store.failed is not None and not store.busy:
-            self._loop.remove_reader(store.fileno())  # it says nothing any more
-
-    def _safe(self, tokens: list[asyncio.Future[None]], error: Exception | None) -> None:
-        """These may be answered."""
-        for token in tokens:
-            if not token.done():
-                if error is None:
-                    token.set_result(None)
-                else:
-                    token.set_exception(error)
+        self.engine.send()
 
     def token(self) -> asyncio.Future[None]:
         """Given with an engine's call, it is done when the row is safe."""
         return self._loop.create_future()
 
-    async def waited(self, act: Callable[[asyncio.Future[None]], Any]) -> Any:
+    async def commit(self, act: Callable[[asyncio.Future[None]], Any]) -> Any:
         """Do something with the engine and wait until its row is safe."""
         token = self.token()
-        found = act(token)
+        result = act(token)
         await token
-        return found
+        return result
 
-    async def synced(self) -> None:
-        """Wait until all rows queued so far are safe."""
-        await self.waited(lambda t: self.engine.store.append([], [], [t]))
-
-    # -- changes ----------------------------------------------------------------------------
-
-    def _on_change(self, found: list[tuple[str, int, Change]]) -> None:
-        for space, _, change in found:
-            self.metrics.change(space)
-            self.log.info("change", space=space, arm=change.event.arm, plays=change.event.plays)
-        for space in {space for space, _, _ in found}:
-            for bell in self._bells.get(space, ()):
+    def _on_commit(self, commit: Commit) -> None:
+        """Let those who wait for these rows be answered, and report changes."""
+        for token in commit.tokens:
+            if not token.done():
+                if commit.error is None:
+                    token.set_result(None)
+                else:
+                    token.set_exception(commit.error)
+        changed = set()
+        for number, change in commit.changes:
+            name = self.engine.name(number)
+            self.metrics.change(name)
+            self.log.info("change", space=name, arm=change.event.arm, plays=change.event.plays)
+            changed.add(name)
+        for name in changed:
+            for bell in self._bells.get(name, ()):
                 bell.set()
             if self._hooks is not None:
-                self._hooks.wake(space)
+                self._hooks.wake(name)
 
     def changes_after(self, name: str, since: int, most: int = 1000) -> list[dict[str, Any]]:
-        """Changes of a space after row ``since``, as callers see them."""
-        space = self.engine.spaces.get(name)
-        return [] if space is None else told(self.engine, space, since, most)
+        """Changes of a space after row ``since``; none of one that is not there."""
+        return self.engine.changes(name, since, most) if name in self.engine.spaces else []
 
     @contextlib.contextmanager
-    def listening(self, name: str) -> Any:
+    def listening(self, name: str) -> Iterator[asyncio.Event]:
         """A bell that rings when a space reports a change, or when the service ends."""
         bell = asyncio.Event()
         bells = self._bells.setdefault(name, set())
@@ -269,143 +258,40 @@ class Host:
             if not bells:
                 self._bells.pop(name, None)
 
-    # -- behind the scenes ------------------------------------------------------------------
-
     async def _tick(self) -> None:
         said = False
         while True:
             due = self.engine.tick(most=_AT_ONCE)
-            if self.engine.store.failed is not None and not said:
-                self.log.error("nothing more is accepted", reason=str(self.engine.store.failed))
+            if self.engine.failed is not None and not said:
+                self.log.error("nothing more is accepted", reason=str(self.engine.failed))
                 said = True
             wait = _TICK if due is None else (due - self.engine.now()) / 1e6
             await asyncio.sleep(min(max(wait, 0.001), _TICK))
 
-    async def _snapshots(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.snapshot_seconds)
-            try:
-                await self.snap()
-            except Exception as error:  # a fault of ours must not be the last snapshot
-                self.log.error("no snapshot", exc_info=error)
-
-    async def snap(self) -> None:
-        """Write a snapshot of every space that has moved."""
-        for name, space in list(self.engine.spaces.items()):
-            seq = space.fold.seq
-            if self._snapped.get(space.number) == seq or self.engine.store.failed is not None:
-                continue
-            try:
-                await self._clerk.run(Task("snapshot", space.number, self.engine.in_force(name)))
-            except ClerkError as error:
-                self.log.warning("no snapshot", space=name, reason=str(error))
-                continue
-            self._snapped[space.number] = seq
-            self.metrics.snapshot(name)
-
-    async def _verify(self) -> None:
-        """Look through the whole database once; one that is damaged takes nothing more."""
-        clerk = Clerk(self.data)
-        try:
-            found, _ = await clerk.run(Task("verify", 0, wire.ConfigRow("", 0, None)))
-        except ClerkError as error:
-            self.log.warning("not verified", reason=str(error))
-            return
-        finally:
-            await clerk.close()
-        if found is not None:
-            self.engine.store.failed = StoreError(f"log.db must be sound: {found}.")
-            self.log.error("the log is damaged", reason=found)
-
-    async def _retention(self, days: float) -> None:
-        """Take rows out of the log that are older than was asked for."""
-        nothing = wire.ConfigRow("", 0, None)
-        while True:
-            before = self.engine.now() - round(days * 86_400e6)
-            task = Task("trim", 0, nothing, before, self.engine.given_up)
-            try:
-                found, _ = await self._clerk.run(task)
-            except ClerkError as error:
-                self.log.warning("not trimmed", reason=str(error))
-                found = {"rows": 0, "more": False}
-            if found["rows"]:
-                self.log.info("trimmed", rows=found["rows"])
-            await asyncio.sleep(1.0 if found["more"] else _TRIM)
+    # -- spaces and what-ifs ------------------------------------------------------------------
 
     async def create(self, name: str, config: wire.SpaceConfig) -> None:
-        """Make a space."""
-        await asyncio.to_thread(warm, config)
-        await self.waited(lambda t: self.engine.create(name, config, t))
+        """Make a space; what it needs is compiled first."""
+        await self.background.compile(config)
+        await self.commit(lambda token: self.engine.create(name, config, token))
 
     async def change(self, name: str, config: wire.SpaceConfig) -> int:
         """Ask for other parameters; the version that is being built."""
         await asyncio.to_thread(build, config)  # it may take its time; what it finds is kept
-        version: int = await self.waited(lambda t: self.engine.change(name, config, t))
-        self._spawn(self._rebuild(name))
+        version: int = await self.commit(lambda token: self.engine.change(name, config, token))
+        self.background.rebuild(name)
         return version
-
-    async def _rebuild(self, name: str) -> None:
-        """Build what was asked for last, one space at a time."""
-        async with self._one_rebuild:
-            space = self.engine.spaces.get(name)
-            if space is not None and self.engine.info(name).rebuilding:
-                await self._build(name)
-
-    async def _build(self, name: str) -> None:
-        number, wish = self.engine.begin_rebuild(name)
-        clerk = Clerk(self.data)
-        try:
-            await self.synced()
-            found, parts = await clerk.run(Task("rebuild", number, wish))
-            held = await asyncio.to_thread(Fold.from_bytes, *joined(parts))
-            changes = unpack(found)
-            await asyncio.to_thread(warm, held.config)
-            changes += await asyncio.to_thread(self.engine.catch_up, held, number)
-            old = await asyncio.to_thread(packed, number, held.version, changes)
-            await self.waited(lambda t: self.engine.swap(name, number, held, old, t))
-            self.log.info("rebuilt", space=name, version=wish.version, skipped=held.skipped)
-        except (BusyError, NotFoundError):  # changed again or retired: what comes after sees to it
-            self.log.info("superseded", space=name, version=wish.version)
-        except WhimError as error:
-            self.log.warning("not rebuilt", space=name, version=wish.version, reason=str(error))
-            self.engine.rebuild_failed(name, wish.version, str(error))
-        finally:
-            await clerk.close()
-
-    # -- what if ----------------------------------------------------------------------------
 
     async def whatif(self, name: str, config: wire.SpaceConfig) -> str:
         """Begin to replay a space's log under another configuration; the job's id."""
         await asyncio.to_thread(build, config)  # refuses what cannot be built
-        space = self.engine.space(name)
-        busy = sum(job.state in ("waiting", "running") for job in self.jobs.values())
-        if busy >= _QUEUE:
+        self.engine.space(name)
+        if self.background.unfinished >= _WHATIFS:
             raise ProblemError(
-                429, "busy", f"at most {_QUEUE} what-ifs at a time, please.", retry_after="10"
+                429, "busy", f"at most {_WHATIFS} what-ifs at a time, please.", retry_after="10"
             )
-        key, job = uuid.uuid4().hex, Job()
-        self.jobs[key] = job
-        for old in list(self.jobs)[:-_JOBS]:
-            del self.jobs[old]
-        task = Task("whatif", space.number, wire.ConfigRow(name, space.fold.version, config))
-        self._spawn(self._whatif(job, task))
-        return key
-
-    async def _whatif(self, job: Job, task: Task) -> None:
-        def progress(share: float) -> None:
-            job.progress = share
-
-        async with self._one_whatif:
-            job.state = "running"
-            clerk = Clerk(self.data)
-            try:
-                job.result, _ = await clerk.run(task, progress)
-                job.state, job.progress = "done", 1.0
-            except ClerkError as error:
-                job.state, job.error = "failed", str(error)
-            finally:
-                await clerk.close()
+        return self.background.whatif(name, config)
 
     def job(self, key: str) -> Job | None:
         """A what-if by its id."""
-        return self.jobs.get(key)
+        return self.background.jobs.get(key)

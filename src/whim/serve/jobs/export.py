@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import itertools
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,14 +21,12 @@ import numpy as np
 from whim.checks import choice
 from whim.errors import LogFileError
 from whim.logs import Writer
-from whim.serve import wire
-from whim.serve.jobs.history import Decision, History, Share
+from whim.serve.jobs.history import Decision, History, Progress
+from whim.serve.state.space import probability
 from whim.serve.state.stats import MICRO
-from whim.types import F64
 
-__all__ = ["FORMATS", "chances", "export", "to_columns", "to_dsjson", "to_parquet"]
+__all__ = ["FORMATS", "export"]
 
-FORMATS = ("parquet", "log", "dsjson")
 _BATCH = 20_000  # rows of Parquet at a time
 _UNFIT = "does not fit the features that the space has now"
 _json = msgspec.json.Encoder().encode
@@ -42,7 +41,7 @@ def export(
     since: int | None = None,
     until: int | None = None,
     overwrite: bool = False,
-    progress: Share | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Write what happened in a space to a file, or to a log's folder.
 
@@ -58,7 +57,7 @@ def export(
     overwrite
         Replace a file that is there already.
     progress
-        Told the share that is done.
+        Called with the share that is done.
 
     Returns
     -------
@@ -66,123 +65,126 @@ def export(
         What was written: ``rows``, and how many decisions were ``left_out`` and why.
     """
     write = _WRITERS[choice("format", format, FORMATS)]
-    return write(data, space, out, since=since, until=until, overwrite=overwrite, progress=progress)
+    if format != "log":  # whose writer checks it
+        _check_file(out, overwrite)
+    left: Counter[str] = Counter()
+    with _folder(out) as folder, History(data, space) as history:
+        decisions = history.decisions(folder, since=since, until=until, progress=progress)
+        if format != "parquet":
+            decisions = _closed(decisions, left)
+        rows = write(_Job(history, space, out, folder, overwrite, left), decisions)
+    return {
+        "space": space, "format": format, "out": str(out), "rows": rows, "left_out": dict(left),
+    }  # fmt: skip
+
+
+class _Job(NamedTuple):
+    history: History
+    space: str
+    out: Path
+    folder: Path
+    overwrite: bool
+    left: Counter[str]
+
+    def check(self, rows: int) -> None:
+        """Refuse to write a file of nothing."""
+        if not rows:
+            reasons = "; ".join(f"{n} × {why}" for why, n in self.left.items())
+            raise LogFileError(
+                f"{self.space} must have decisions that were learnt from: "
+                f"{reasons or 'there are none at all'}."
+            )
 
 
 # -- the log that replay reads ----------------------------------------------------------------
 
 
-def to_columns(
-    data: Path,
-    space: str,
-    out: Path,
-    *,
-    since: int | None = None,
-    until: int | None = None,
-    overwrite: bool = False,
-    progress: Share | None = None,
-) -> dict[str, Any]:
+def _to_log(job: _Job, decisions: Iterator[Decision]) -> int:
     """The log for ``whim replay``: decisions that were learnt from, in order, with propensities.
 
     Contexts are vectors as the space makes them now; a space without contexts has a constant 1.
     Where candidates have features, an item of the log is an arm with those that it came with
     last, so that other features make another item of the same arm. Times are whole seconds.
     """
-    with _folder(out) as folder, History(data, space) as history:
-        names = history.context.names or ["constant"]
-        nothing = np.ones(1)
-        with Writer(
-            out,
-            n_features=len(names),
-            n_item_features=history.items.size,
-            logging="propensity",
-            source={"reader": "whim serve", "files": [], "space": space,
-                    "version": history.version},
-            propensities=True,
-            context_names=names,
-            item_names=history.items.names or None,
-            overwrite=overwrite,
-        ) as writer:  # fmt: skip
-            left: Counter[str] = Counter()
-            for d in _closed(history.decisions(
-                folder, since=since, until=until, progress=progress
-            ), left):  # fmt: skip
-                assert d.x is not None
-                ids = d.told.arms
-                writer.event(
-                    time=d.row.at // MICRO, x=d.x if history.context.size else nothing, arms=ids,
-                    features=d.features, shown=ids[d.told.place], reward=d.reward or 0.0,
-                    propensity=d.told.probability,
-                )  # fmt: skip
-            for reason, count in left.items():
-                writer.drop(reason, count)
-            _not_empty(space, writer.n_events, left)
-            return _told(space, "log", out, writer.n_events, left)
+    history = job.history
+    names = history.context.names or ["constant"]
+    nothing = np.ones(1)
+    with Writer(
+        job.out,
+        n_features=len(names),
+        n_item_features=history.items.size,
+        logging="propensity",
+        source={"reader": "whim serve", "files": [], "space": job.space,
+                "version": history.version},
+        propensities=True,
+        context_names=names,
+        item_names=history.items.names or None,
+        overwrite=job.overwrite,
+    ) as writer:  # fmt: skip
+        for d in decisions:
+            assert d.x is not None
+            ids = d.body.arms
+            writer.event(
+                time=d.row.at // MICRO, x=d.x if history.context.size else nothing, arms=ids,
+                features=d.features, shown=ids[d.body.place], reward=d.reward or 0.0,
+                propensity=d.body.probability,
+            )  # fmt: skip
+        for reason, count in job.left.items():
+            writer.drop(reason, count)
+        job.check(writer.n_events)
+        return writer.n_events
 
 
 # -- dsjson -----------------------------------------------------------------------------------
 
 
-def to_dsjson(
-    data: Path,
-    space: str,
-    out: Path,
-    *,
-    since: int | None = None,
-    until: int | None = None,
-    overwrite: bool = False,
-    progress: Share | None = None,
-) -> dict[str, Any]:
+def _to_dsjson(job: _Job, decisions: Iterator[Decision]) -> int:
     """Lines as VW's ``--dsjson`` and Personalizer's logs have them; gzip if the name says so.
 
     A vector is the namespace ``x`` (an action's: ``y``). Named features are the namespace
     ``context`` (``item``), with the vector that the space makes of them beside it in ``_x``
     (``_y``), which VW does not look at and Whim's own reader takes.
     """
-    _check_file(out, overwrite)
-    with _folder(out) as folder, History(data, space) as history:
-        left: Counter[str] = Counter()
-        count = 0
-        part = folder / "lines"
-        with _opened(part, packed=out.suffix == ".gz") as file:
-            found = history.decisions(folder, since=since, until=until, progress=progress)
-            for d in _closed(found, left):
-                file.write(_json(_line(history, space, d)) + b"\n")
-                count += 1
-        _not_empty(space, count, left)
-        part.replace(out)
-    return _told(space, "dsjson", out, count, left)
+    count = 0
+    part = job.folder / "lines"
+    with _open(part, packed=job.out.suffix == ".gz") as file:
+        for d in decisions:
+            file.write(_json(_line(job.history, job.space, d)) + b"\n")
+            count += 1
+    job.check(count)
+    part.replace(job.out)
+    return count
 
 
-def _opened(path: Path, packed: bool) -> IO[bytes]:
+def _open(path: Path, packed: bool) -> IO[bytes]:
     if packed:
         return gzip.open(path, "wb", compresslevel=6)  # type: ignore[return-value]
     return path.open("wb", buffering=1 << 18)
 
 
 def _line(history: History, space: str, d: Decision) -> dict[str, Any]:
-    row, told = d.row, d.told
-    n, place = len(told.arms), told.place
+    row, body = d.row, d.body
+    n, place = len(body.arms), body.place
     order = [place, *(i for i in range(n) if i != place)]
-    p = chances(d.config, n, told.wanted)
-    p[place] = told.probability
+    p = [probability(d.config, i, body.wanted, n) for i in range(n)]
+    p[place] = body.probability
     reward = d.reward or 0.0
     about: dict[str, Any] = {}
     assert d.x is not None
     if history.context.by_name:
-        about = {"context": _plain(told.context), "_x": d.x.tolist()}
+        about = {"context": _plain(body.context), "_x": d.x.tolist()}
     elif history.context.size:
         about = {"x": d.x.tolist()}
     about["_multi"] = [_action(history, d, i) for i in range(n)]
     return {
         "_label_cost": 0.0 - reward,
-        "_label_probability": told.probability,
+        "_label_probability": body.probability,
         "_label_Action": place + 1,
         "_labelIndex": place,
-        "o": [{"v": reward, "EventId": told.id}] if d.state == "matched" else [],
+        "o": [{"v": reward, "EventId": body.id}] if d.state == "matched" else [],
         "Timestamp": _when(row.at),
         "Version": "1",
-        "EventId": told.id,
+        "EventId": body.id,
         "a": [i + 1 for i in order],
         "c": about,
         "p": [p[i] for i in order],
@@ -191,98 +193,66 @@ def _line(history: History, space: str, d: Decision) -> dict[str, Any]:
 
 
 def _action(history: History, d: Decision, i: int) -> dict[str, Any]:
-    arm = d.told.arms[i]
-    found: dict[str, Any] = {"_tag": str(arm), "i": {"constant": 1, "id": str(arm)}}
+    arm = d.body.arms[i]
+    action: dict[str, Any] = {"_tag": str(arm), "i": {"constant": 1, "id": str(arm)}}
     if not isinstance(arm, str):
-        found["_arm"] = arm  # a tag is text, and 7 is not "7"
+        action["_arm"] = arm  # a tag is text, and 7 is not "7"
     if d.features is not None and d.raw is not None:
         vector = d.features[i].tolist()
         named = {"item": _plain(d.raw[i]), "_y": vector} if history.items.by_name else {"y": vector}
-        found |= named
-    return found
+        action |= named
+    return action
 
 
-def _plain(given: Any) -> dict[str, Any]:
+def _plain(features: Any) -> dict[str, Any]:
     """Named features as VW takes them: no lists of texts, no names that mean something to it."""
-    found: dict[str, Any] = {}
-    for key, value in given.items():
+    plain: dict[str, Any] = {}
+    for key, value in features.items():
         name = f".{key}" if key.startswith("_") else key
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, (bool, str)) and isinstance(value, list):
-                found[f"{name}={part}"] = 1
+                plain[f"{name}={part}"] = 1
             elif isinstance(part, (int, float)) and isinstance(value, list):
-                found[name] = found.get(name, 0) + part
+                plain[name] = plain.get(name, 0) + part
             elif part is not None:
-                found[name] = part
-    return found
-
-
-def chances(config: wire.SpaceConfig, n: int, wanted: int) -> list[float]:
-    """How likely each of ``n`` places was, when the policy wanted one of them.
-
-    >>> chances(wire.SpaceConfig(explore=0.5, holdback=0.1), 2, wanted=1)
-    [0.325, 0.675]
-    """
-    share = 1.0 if config.shadow else config.holdback
-    own = [config.explore / n + (1 - config.explore) * (i == wanted) for i in range(n)]
-    base = [1.0 / n if config.baseline == "random" else float(i == 0) for i in range(n)]
-    return [share * b + (1 - share) * p for b, p in zip(base, own, strict=True)]
+                plain[name] = part
+    return plain
 
 
 # -- Parquet ----------------------------------------------------------------------------------
 
 
-def to_parquet(
-    data: Path,
-    space: str,
-    out: Path,
-    *,
-    since: int | None = None,
-    until: int | None = None,
-    overwrite: bool = False,
-    progress: Share | None = None,
-) -> dict[str, Any]:
+def _to_parquet(job: _Job, decisions: Iterator[Decision]) -> int:
     """A row for each decision, whatever came of it."""
     import polars as pl
 
-    _check_file(out, overwrite)
-    with _folder(out) as folder, History(data, space) as history:
-        schema = _schema(history)
-        batch: list[tuple[Any, ...]] = []
-        parts: list[Path] = []
-        count = 0
-
-        def put() -> None:
-            parts.append(folder / f"{len(parts):08d}.parquet")
-            pl.DataFrame(batch, schema, orient="row").write_parquet(parts[-1])
-            batch.clear()
-
-        for d in history.decisions(folder, since=since, until=until, progress=progress):
-            batch.append(_record(history, d))
-            count += 1
-            if len(batch) >= _BATCH:
-                put()
-        if batch or not parts:
-            put()
-        whole = parts[0]
-        if len(parts) > 1:
-            whole = folder / "whole"
-            pl.scan_parquet(parts).sink_parquet(whole)
-        whole.replace(out)
-    return _told(space, "parquet", out, count, Counter())
+    schema = _schema(job.history)
+    parts: list[Path] = []
+    count = 0
+    while (batch := list(itertools.islice(decisions, _BATCH))) or not parts:
+        parts.append(job.folder / f"{len(parts):08d}.parquet")
+        rows = [_record(job.history, d) for d in batch]
+        pl.DataFrame(rows, schema, orient="row").write_parquet(parts[-1])
+        count += len(batch)
+    whole = parts[0]
+    if len(parts) > 1:
+        whole = job.folder / "whole"
+        pl.scan_parquet(parts).sink_parquet(whole)
+    whole.replace(job.out)
+    return count
 
 
 def _schema(history: History) -> dict[str, Any]:
     import polars as pl
 
     numbers, when = pl.List(pl.Float64), pl.Datetime("us", "UTC")
-    found: dict[str, Any] = {"decision_id": pl.String, "at": when, "context": numbers}
+    schema: dict[str, Any] = {"decision_id": pl.String, "at": when, "context": numbers}
     if history.context.by_name:
-        found["context_json"] = pl.String
-    found |= {"candidates": pl.List(pl.String)}
+        schema["context_json"] = pl.String
+    schema |= {"candidates": pl.List(pl.String)}
     if history.items.size:
-        found["features"] = pl.List(numbers)
-    return found | {
+        schema["features"] = pl.List(numbers)
+    return schema | {
         "arm": pl.String, "place": pl.Int32, "probability": pl.Float64, "mode": pl.String,
         "wanted": pl.String, "version": pl.Int32, "reward": pl.Float64,
         "reward_state": pl.String, "reward_at": when, "rewards": pl.Int32,
@@ -290,23 +260,19 @@ def _schema(history: History) -> dict[str, Any]:
 
 
 def _record(history: History, d: Decision) -> tuple[Any, ...]:
-    told = d.told
-    ids = [str(arm) for arm in told.arms]
-    found: list[Any] = [told.id, _moment(d.row.at), _list(d.x)]
+    body = d.body
+    ids = [str(arm) for arm in body.arms]
+    record: list[Any] = [body.id, _moment(d.row.at), None if d.x is None else d.x.tolist()]
     if history.context.by_name:
-        found.append(_json(told.context).decode())
-    found.append(ids)
+        record.append(_json(body.context).decode())
+    record.append(ids)
     if history.items.size:
-        found.append(None if d.features is None else [y.tolist() for y in d.features])
+        record.append(None if d.features is None else [y.tolist() for y in d.features])
     return (
-        *found, ids[told.place], told.place, told.probability, told.mode, ids[told.wanted],
+        *record, ids[body.place], body.place, body.probability, body.mode, ids[body.wanted],
         d.version, d.reward, d.state, None if d.reward_at is None else _moment(d.reward_at),
         d.rewards,
     )  # fmt: skip
-
-
-def _list(x: F64 | None) -> list[float] | None:
-    return None if x is None else x.tolist()
 
 
 # -- what all share ---------------------------------------------------------------------------
@@ -321,21 +287,15 @@ def _when(at: int) -> str:
     return _moment(at).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _closed(found: Iterator[Decision], left: Counter[str]) -> Iterator[Decision]:
+def _closed(decisions: Iterator[Decision], left: Counter[str]) -> Iterator[Decision]:
     """Decisions that were learnt from; others are counted."""
-    for d in found:
+    for d in decisions:
         if d.reward is None:
             left[d.state] += 1
         elif d.x is None:
             left[_UNFIT] += 1
         else:
             yield d
-
-
-def _not_empty(space: str, count: int, left: Counter[str]) -> None:
-    if not count:
-        reasons = "; ".join(f"{n} × {why}" for why, n in left.items()) or "there are none at all"
-        raise LogFileError(f"{space} must have decisions that were learnt from: {reasons}.")
 
 
 def _check_file(out: Path, overwrite: bool) -> None:
@@ -357,14 +317,9 @@ def _folder(out: Path) -> Iterator[Path]:
         raise LogFileError(f"{out} cannot be written: {error.strerror or error}.") from None
 
 
-def _told(space: str, format: str, out: Path, rows: int, left: Counter[str]) -> dict[str, Any]:
-    return {
-        "space": space, "format": format, "out": str(out), "rows": rows, "left_out": dict(left),
-    }  # fmt: skip
-
-
-_WRITERS: dict[str, Callable[..., dict[str, Any]]] = {
-    "parquet": to_parquet,
-    "log": to_columns,
-    "dsjson": to_dsjson,
+_WRITERS: dict[str, Callable[[_Job, Iterator[Decision]], int]] = {
+    "parquet": _to_parquet,
+    "log": _to_log,
+    "dsjson": _to_dsjson,
 }
+FORMATS = tuple(_WRITERS)

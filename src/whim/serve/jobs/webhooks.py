@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
-import json
 import os
 import random
 import sqlite3
@@ -23,7 +22,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from whim.serve.http.metrics import Metrics
+from whim.serve.jobs.cursors import Cursors
 from whim.serve.logging import get
 from whim.serve.settings import ConfigError, Settings, Webhook
 from whim.version import __version__
@@ -36,15 +35,6 @@ __all__ = ["Webhooks", "signature", "wait_before"]
 Read = Callable[[str, int], list[dict[str, Any]]]
 
 _AT_ONCE = 4  # requests to one address, whatever the number of its spaces
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS hook (
-  url TEXT PRIMARY KEY, since INTEGER NOT NULL, spaces TEXT NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS cursor (
-  url TEXT NOT NULL, space TEXT NOT NULL, seq INTEGER NOT NULL, done INTEGER NOT NULL,
-  PRIMARY KEY (url, space)
-) STRICT, WITHOUT ROWID;
-"""
 
 
 def wait_before(attempt: int) -> float:
@@ -57,75 +47,19 @@ def signature(secret: bytes, timestamp: str, body: bytes) -> str:
     return "sha256=" + hmac.digest(secret, timestamp.encode() + b"." + body, "sha256").hex()
 
 
-class _Cursors:
-    """How far each address has come. Addresses are kept as hashes: they may hold secrets."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            self._connection = self._open(path)
-        except sqlite3.OperationalError as error:
-            raise ConfigError(f"{path.name} must be writable: {error}.") from None
-        except sqlite3.DatabaseError:
-            for ending in ("", "-wal", "-shm"):
-                old = path.with_name(path.name + ending)
-                if old.exists():
-                    old.replace(old.with_name(old.name + ".damaged"))
-            get("webhooks").error(
-                "cursors were damaged and are set aside: what was not delivered yet will not be"
-            )
-            self._connection = self._open(path)
-
-    @staticmethod
-    def _open(path: Path) -> sqlite3.Connection:
-        made = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        try:
-            for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=1000"):
-                made.execute(f"PRAGMA {pragma}")  # a cursor that is lost only sends again
-            made.executescript(_SCHEMA)
-        except BaseException:
-            made.close()
-            raise
-        return made
-
-    def hook(self, url: str) -> tuple[int, list[str]] | None:
-        found = self._connection.execute(
-            "SELECT since, spaces FROM hook WHERE url=?", (url,)
-        ).fetchone()
-        return None if found is None else (found[0], json.loads(found[1]))
-
-    def meet(self, url: str, since: int, spaces: list[str]) -> None:
-        self._connection.execute(
-            "INSERT OR REPLACE INTO hook VALUES (?,?,?)", (url, since, json.dumps(spaces))
-        )
-
-    def read(self, url: str, space: str) -> tuple[int, int] | None:
-        found: tuple[int, int] | None = self._connection.execute(
-            "SELECT seq, done FROM cursor WHERE url=? AND space=?", (url, space)
-        ).fetchone()
-        return found
-
-    def write(self, url: str, space: str, seq: int, done: int) -> None:
-        self._connection.execute(
-            "INSERT OR REPLACE INTO cursor VALUES (?,?,?,?)", (url, space, seq, done)
-        )
-
-    def close(self) -> None:
-        self._connection.close()
-
-
 class _Hook:
     """An address while the service runs."""
 
-    def __init__(self, told: Webhook, secret: bytes | None) -> None:
-        self.told, self.secret = told, secret
-        self.id = hashlib.sha256(told.url.encode()).hexdigest()
-        parts = urlsplit(told.url)  # the rest of an address is never said
+    def __init__(self, settings: Webhook, secret: bytes | None) -> None:
+        self.settings, self.secret = settings, secret
+        self.id = hashlib.sha256(settings.url.encode()).hexdigest()
+        parts = urlsplit(settings.url)  # the rest of an address is never said
         self.host = parts.hostname if parts.port is None else f"{parts.hostname}:{parts.port}"
         self.gone = asyncio.Event()  # it said so: 410
         self.room = asyncio.Semaphore(_AT_ONCE)
 
     def wants(self, space: str) -> bool:
-        return not self.told.spaces or space in self.told.spaces
+        return not self.settings.spaces or space in self.settings.spaces
 
 
 class _Item(NamedTuple):
@@ -150,8 +84,8 @@ class Webhooks:
         Changes of a space after a row, in order, at least all those of one row at a time.
     spaces
         Names of the spaces there are.
-    metrics
-        Told how each attempt ended.
+    count
+        Called after each attempt with how it ended: delivered, failed or gone.
     client
         Sends; one is made, and closed, if none is given.
     backoff
@@ -168,36 +102,36 @@ class Webhooks:
         data: Path,
         read: Read,
         spaces: Callable[[], list[str]],
-        metrics: Metrics | None = None,
+        count: Callable[[str], None] | None = None,
         client: httpx.AsyncClient | None = None,
         *,
         backoff: Callable[[int], float] = wait_before,
         timeout: float = 10.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._read, self._spaces, self._metrics = read, spaces, metrics
+        self._read, self._spaces, self._count = read, spaces, count
         self._backoff, self._timeout, self._clock = backoff, timeout, clock
         self._client, self._own = client, client is None
         self._log = get("webhooks")
-        self._hooks = [_Hook(told, _secret(i, told)) for i, told in enumerate(settings.webhooks)]
+        self._hooks = [_Hook(one, _secret(i, one)) for i, one in enumerate(settings.webhooks)]
         self._lanes: dict[tuple[str, str], tuple[asyncio.Task[None], asyncio.Event]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
-        self._cursors: _Cursors | None = None
+        self._cursors: Cursors | None = None
         if self._hooks:
-            self._cursors = _Cursors(data / "webhooks.db")
+            self._cursors = Cursors(data / "webhooks.db")
             try:
                 self._meet(self._cursors)
             except sqlite3.Error as error:
                 self._cursors.close()
                 raise ConfigError(f"webhooks.db must be writable: {error}.") from None
 
-    # -- where to begin ---------------------------------------------------------------------
+    # -- where to begin -----------------------------------------------------------------------
 
-    def _meet(self, cursors: _Cursors) -> None:
+    def _meet(self, cursors: Cursors) -> None:
         """A new address begins now, and so does a space that an old one did not ask for."""
         for hook in self._hooks:
-            known, wanted = cursors.hook(hook.id), sorted(hook.told.spaces)
+            known, wanted = cursors.hook(hook.id), sorted(hook.settings.spaces)
             if known is None:
                 since = max((self._last(space) for space in self._spaces()), default=0)
                 cursors.meet(hook.id, since, wanted)
@@ -210,20 +144,20 @@ class Webhooks:
 
     def _last(self, space: str) -> int:
         last = 0
-        while found := self._read(space, last):
-            last = found[-1]["seq"]
+        while changes := self._read(space, last):
+            last = changes[-1]["seq"]
         return last
 
     def _begin(self, hook: _Hook, space: str) -> tuple[int, int]:
         """Cursor of a lane; a space made after the address was met begins with its first change."""
         assert self._cursors is not None
-        found = self._cursors.read(hook.id, space)
-        if found is None:
+        cursor = self._cursors.read(hook.id, space)
+        if cursor is None:
             known = self._cursors.hook(hook.id)
-            found = ((known[0] if known else 0) + 1, 0)
-        return found
+            cursor = ((known[0] if known else 0) + 1, 0)
+        return cursor
 
-    # -- life -------------------------------------------------------------------------------
+    # -- life ---------------------------------------------------------------------------------
 
     def wake(self, space: str) -> None:
         """A space has changes; from any thread."""
@@ -281,7 +215,7 @@ class Webhooks:
             self._cursors.close()
             self._cursors = None
 
-    # -- a lane -----------------------------------------------------------------------------
+    # -- a lane -------------------------------------------------------------------------------
 
     async def _run(self, hook: _Hook, space: str, bell: asyncio.Event) -> None:
         fails = 0
@@ -339,8 +273,8 @@ class Webhooks:
                 status, reason = await self._post(hook, item.delivery, body)
             taken = 200 <= status < 300
             outcome = "delivered" if taken else "gone" if status == 410 else "failed"
-            if self._metrics is not None:
-                self._metrics.webhook(outcome)
+            if self._count is not None:
+                self._count(outcome)
             said: dict[str, Any] = {"host": hook.host, "space": space, "delivery": item.delivery}
             if taken:
                 self._log.debug("delivered", **said, attempt=attempt)
@@ -373,8 +307,8 @@ class Webhooks:
             async with (
                 asyncio.timeout(self._timeout),
                 self._client.stream(
-                    "POST", hook.told.url, content=body, headers=headers, follow_redirects=False,
-                    timeout=self._timeout,
+                    "POST", hook.settings.url, content=body, headers=headers,
+                    follow_redirects=False, timeout=self._timeout,
                 ) as reply,
             ):  # fmt: skip
                 return reply.status_code, f"status {reply.status_code}"  # the rest is not read
@@ -382,12 +316,13 @@ class Webhooks:
             return 0, type(error).__name__
 
 
-def _secret(i: int, told: Webhook) -> bytes | None:
-    if told.secret_env is None:
+def _secret(i: int, webhook: Webhook) -> bytes | None:
+    if webhook.secret_env is None:
         return None
-    found = os.environ.get(told.secret_env)
-    if not found:
+    secret = os.environ.get(webhook.secret_env)
+    if not secret:
         raise ConfigError(
-            f"webhooks[{i}].secret_env must name a variable that is set, got {told.secret_env!r}."
+            f"webhooks[{i}].secret_env must name a variable that is set, got "
+            f"{webhook.secret_env!r}."
         )
-    return found.encode("utf-8", "surrogateescape")
+    return secret.encode("utf-8", "surrogateescape")

@@ -21,13 +21,14 @@ import numpy as np
 
 from whim.errors import InvalidInputError
 from whim.evaluate import Interval, Replayed, ReplayResult
-from whim.policies import POLICIES
 from whim.serve import wire
-from whim.serve.log.store import LogReader
-from whim.serve.state import retention
-from whim.serve.state import space_state as fold
+from whim.serve.log.configs import open_spaces
+from whim.serve.log.reader import LogReader
+from whim.serve.log.rows import DECODERS, ArmFeatures, DecisionRow, Expiry, Kind, RewardRow
+from whim.serve.state.base import read_base, rows_of
+from whim.serve.state.policy import SERVED
 from whim.serve.state.space import NotFoundError
-from whim.serve.state.space_state import DECODERS, Fold
+from whim.serve.state.space_state import SpaceState
 from whim.serve.state.stats import MICRO
 from whim.types import F64
 
@@ -55,135 +56,115 @@ def run(
     progress
         Told the share of the log that is read.
     """
-    path = data / "log.db"
-    reader = LogReader(path)
+    reader = LogReader(data / "log.db")
     try:
-        number, in_force = _find(reader, space)
-        walk = _Walk(config, in_force)
+        if space not in (spaces := open_spaces(reader)):
+            raise NotFoundError(f"space must be one that exists, got {space!r}.")
+        number, history = spaces[space]
+        replay = _Replay(config, history.served)
         last = reader.last()[0]
-        with contextlib.closing(retention.connect(path)) as connection:
-            base, upto = retention.read(connection, number), retention.trimmed(connection)
+        base = read_base(reader, number)
         if base is not None:
-            walk.begin(base.arms)
-        for block in retention.stretches(reader, 0, last, number):
+            replay.begin(base.body.arms)
+        for block in rows_of(reader, number, 0, last):
             for row in block:
-                if retention.wanted(row[0], upto, base):
-                    walk.take(row[0], row[1], row[3], row[5])
+                replay.take(row[0], row[1], row[3], row[5])
             progress(block[-1][0] / last)
-        version = in_force[-1][1].version
-        found = reader.count_changes(number, version, 0, 1_000_000)
+        changes = reader.count_changes(number, history.now.version, 0, 1_000_000)
     finally:
         reader.close()
-    logged = in_force[-1][1].config
-    assert logged is not None
-    return _result(walk, logged, config, found)
+    return _result(replay, history.served[-1][2], config, changes)
 
 
-def _find(reader: LogReader, name: str) -> tuple[int, list[tuple[int, wire.ConfigRow]]]:
-    """A space's number, and the configurations that were in force with the row each began at."""
-    told: dict[int, wire.ConfigRow] = {}
-    force: dict[int, list[tuple[int, wire.ConfigRow]]] = {}
-    for row in reader.configs():
-        one = told[row.space] = DECODERS[row.kind].decode(row.body)
-        if one.config is not None and (row.kind == fold.BUILT or one.version == 1):
-            force.setdefault(row.space, []).append((row.seq, one))
-    for number, one in sorted(told.items(), reverse=True):
-        if one.name == name and one.config is not None and number in force:
-            return number, force[number]
-    raise NotFoundError(f"space must be one that exists, got {name!r}.")
-
-
-class _Walk:
+class _Replay:
     """The fold of a log under another configuration, asked at every decision."""
 
     def __init__(
-        self, config: wire.SpaceConfig, in_force: list[tuple[int, wire.ConfigRow]]
+        self, config: wire.SpaceConfig, in_force: list[tuple[int, int, wire.SpaceConfig]]
     ) -> None:
-        self.fold = Fold(config)
+        self.state = SpaceState(config)
         self._explore = config.explore
-        self._force = list(reversed(in_force))
+        self._to_come = list(reversed(in_force))
         self._fair, self._draws = True, False
         # of decisions that wait: time, weight, whether both agree, whether it is no holdback,
         # whether every candidate had a chance
-        self._asked: dict[str, tuple[float, float, bool, bool, bool]] = {}
+        self._waiting: dict[str, tuple[float, float, bool, bool, bool]] = {}
         self.columns = {name: array("d") for name in ("at", "weight", "reward")}
         self.flags = {name: array("b") for name in ("agreed", "own", "fair")}
         self.changes = self.skipped = 0
         self.drew = False  # the logged policy drew by itself
         self.late = False  # the log's beginning is gone
 
-    def begin(self, arms: list[wire.Choice]) -> None:
-        """Know the features of arms that came before what is left of the log."""
+    def begin(self, arms: list[ArmFeatures]) -> None:
+        """Add the features of arms that came before what is left of the log."""
         self.late = True
-        for choice in arms:
+        for arm in arms:
             with contextlib.suppress(InvalidInputError):
-                self.fold.meet([choice.id], [choice.features], lenient=True)
+                self.state.add_arms([arm.id], [arm.features], lenient=True)
 
     def take(self, seq: int, at: int, kind: int, body: bytes) -> None:
-        """A row of the log."""
-        while self._force and self._force[-1][0] <= seq:
-            self._logged_by(self._force.pop()[1])
-        if kind in (fold.CONFIG, fold.BUILT):
+        """Take a row of the log."""
+        while self._to_come and self._to_come[-1][0] <= seq:
+            self._logged_by(self._to_come.pop()[2])
+        if kind in (Kind.CONFIG, Kind.BUILT):
             return
         row = DECODERS[kind].decode(body)
-        if kind == fold.DECISION:
+        if kind == Kind.DECISION:
             self._decided(seq, at, row)
             return
-        if type(row) is wire.RewardRow and row.state == "learnt" and row.learn is not None:
+        if type(row) is RewardRow and row.state is wire.RewardState.LEARNT:
             self._closed(row.id, row.learn)
-        elif type(row) is wire.Expiry:
+        elif type(row) is Expiry:
             for key, learn in row.closed:
                 self._closed(key, learn)
-        self.changes += len(self.fold.took(seq, at, row))
+        self.changes += len(self.state.apply_body(seq, at, row))
 
-    def _logged_by(self, told: wire.ConfigRow) -> None:
-        config = told.config
-        assert config is not None
+    def _logged_by(self, config: wire.SpaceConfig) -> None:
         aside = config.shadow or config.holdback > 0
         self._fair = config.explore > 0 or (config.baseline == "random" and aside)
-        known = config.policy in POLICIES
-        self._draws = known and bool(Fold(config).policy.randomised) and not config.shadow
+        known = config.policy in SERVED
+        self._draws = known and bool(SpaceState(config).policy.randomised) and not config.shadow
 
-    def _decided(self, seq: int, at: int, row: wire.DecisionRow) -> None:
-        held = self.fold
+    def _decided(self, seq: int, at: int, row: DecisionRow) -> None:
+        state = self.state
         try:
-            x = held.context(row.context, lenient=True)
-            held.meet(row.arms, row.features, lenient=True)
+            x = state.context(row.context, lenient=True)
+            state.add_arms(row.arms, row.features, lenient=True)
         except InvalidInputError:  # it does not fit these features
             self.skipped += 1
             return
         ids = row.arms
-        order, _ = held.choose(x, ids)
+        order, _ = state.rank(x, ids)
         agreed, n = order[0] == row.place, len(ids)
         would = self._explore / n + (1 - self._explore) * agreed
         weight = would / row.probability
         fair = self._fair or n == 1
         self.drew = self.drew or self._draws
-        self._asked[row.id] = (at / MICRO, weight, agreed, row.mode != "holdback", fair)
-        held.decided(
+        self._waiting[row.id] = (at / MICRO, weight, agreed, row.mode != "holdback", fair)
+        state.add_decision(
             seq, at, row.id, ids[row.place], x.tobytes(), row.probability, row.mode, agreed,
             row.deferred, row.due,
         )  # fmt: skip
 
     def _closed(self, key: str, learn: float | None) -> None:
-        asked = self._asked.pop(key, None)
-        if asked is None or learn is None:
+        decision = self._waiting.pop(key, None)
+        if decision is None or learn is None:
             return
-        at, weight, agreed, own, fair = asked
+        at, weight, agreed, own, fair = decision
         for name, value in (("at", at), ("weight", weight), ("reward", learn)):
             self.columns[name].append(value)
         for name, flag in (("agreed", agreed), ("own", own), ("fair", fair)):
             self.flags[name].append(flag)
 
 
-# -- what came of it --------------------------------------------------------------------------
+# -- the result -------------------------------------------------------------------------------
 
 
 def _result(
-    walk: _Walk, logged: wire.SpaceConfig, config: wire.SpaceConfig, found: int
+    replay: _Replay, logged: wire.SpaceConfig, config: wire.SpaceConfig, changes: int
 ) -> dict[str, Any]:
-    at, weight, reward = (np.frombuffer(column) for column in walk.columns.values())
-    agreed, own, fair = (np.frombuffer(flag, np.int8) == 1 for flag in walk.flags.values())
+    at, weight, reward = (np.frombuffer(column) for column in replay.columns.values())
+    agreed, own, fair = (np.frombuffer(flag, np.int8) == 1 for flag in replay.flags.values())
     n = len(at)
     bins = min(_BINS, max(1, n // _A_BIN))
     first, last = (float(at.min()), float(at.max())) if n else (0.0, 0.0)
@@ -192,46 +173,46 @@ def _result(
     middles = [first + span * (b + 0.5) / bins for b in range(bins)]
     effective = float(weight.sum() ** 2 / (weight**2).sum()) if weight.any() else 0.0
 
-    was, ours = [], []
+    actual, whatif = [], []
     for b, middle in enumerate(middles):
         here = places == b
         if (here & own).any():
-            was.append([middle, *_finite(_rate(reward[here & own]))])
+            actual.append([middle, *_finite(_rate(reward[here & own]))])
         w = weight[here]
         if w.any() and w.sum() ** 2 / (w**2).sum() >= _POINT:
-            ours.append([middle, *_finite(_snips(w, reward[here], agreed[here]))])
+            whatif.append([middle, *_finite(_snips(w, reward[here], agreed[here]))])
     return {
-        "logged": _side(_rate(reward[own]), was, _label(logged), found),
-        "whatif": _side(_snips(weight, reward, agreed), ours, _label(config), walk.changes),
+        "logged": _side(_rate(reward[own]), actual, _label(logged), changes),
+        "whatif": _side(_snips(weight, reward, agreed), whatif, _label(config), replay.changes),
         "relative": _relative(at, weight, reward, own),
         "matched": int(agreed.sum()),
         "events": n,
         "effective": effective,
-        "skipped": walk.skipped,
-        "warnings": _warnings(walk, n, int((~fair).sum()), effective),
+        "skipped": replay.skipped,
+        "warnings": _warnings(replay, n, int((~fair).sum()), effective),
     }
 
 
 def _rate(rewards: F64) -> Interval | None:
     if not len(rewards):
         return None
-    found = Replayed.empty(1)
-    found.count(np.zeros(len(rewards), np.int64), np.ones(len(rewards), bool), rewards)
-    return found.interval
+    replayed = Replayed.empty(1)
+    replayed.count(np.zeros(len(rewards), np.int64), np.ones(len(rewards), bool), rewards)
+    return replayed.interval
 
 
 def _snips(weight: F64, reward: F64, agreed: Any) -> Interval | None:
-    found = Replayed.empty(1)
-    found.count(np.zeros(len(reward), np.int64), agreed, reward)
-    found.weigh(weight, reward)
-    value = found.estimates().get("snips")
+    replayed = Replayed.empty(1)
+    replayed.count(np.zeros(len(reward), np.int64), agreed, reward)
+    replayed.weigh(weight, reward)
+    value = replayed.estimates().get("snips")
     if value is None or not ((reward >= 0) & (reward <= 1)).all():
         return value
     return Interval(value.value, max(value.low, 0.0), min(value.high, 1.0))
 
 
 def _relative(at: F64, weight: F64, reward: F64, own: Any) -> dict[str, float] | None:
-    """The one over the other, minus one; stretches of the log are drawn anew, both together."""
+    """The one over the other, minus one; parts of the log are resampled, for both together."""
     n = len(at)
     bins = min(_BINS, n // 4)
     if bins < 2:
@@ -240,8 +221,8 @@ def _relative(at: F64, weight: F64, reward: F64, own: Any) -> dict[str, float] |
     places[np.argsort(at, kind="stable")] = np.arange(n) * bins // n
 
     def sums(values: F64) -> F64:
-        found: F64 = np.bincount(places, values, bins).astype(np.float64)
-        return found
+        total: F64 = np.bincount(places, values, bins).astype(np.float64)
+        return total
 
     none = np.zeros(bins)
     ours = Replayed(none, sums(weight), sums(weight * reward), none)
@@ -263,11 +244,11 @@ def _side(rate: Interval | None, curve: list[Any], label: str, changes: int) -> 
     }  # fmt: skip
 
 
-def _finite(found: Interval | None) -> list[float | None]:
+def _finite(interval: Interval | None) -> list[float | None]:
     """JSON has no word for nan."""
-    if found is None:
+    if interval is None:
         return [None, None, None]
-    return [float(part) if math.isfinite(part) else None for part in found]
+    return [float(part) if math.isfinite(part) else None for part in interval]
 
 
 def _label(config: wire.SpaceConfig) -> str:
@@ -277,35 +258,35 @@ def _label(config: wire.SpaceConfig) -> str:
     return f"{config.policy}{inside}" + (", in shadow" if config.shadow else "")
 
 
-def _warnings(walk: _Walk, n: int, unfair: int, effective: float) -> list[str]:
-    said = []
+def _warnings(replay: _Replay, n: int, unfair: int, effective: float) -> list[str]:
+    warnings = []
     if not n:
         return ["No decision of this space is closed yet, so there is nothing to replay."]
     if unfair == n:
-        said.append(
+        warnings.append(
             "The space never explores: only decisions on which both agree can be judged, so the "
             "estimate leans towards what was shown and may be far from the truth."
         )
     elif unfair:
-        said.append(
+        warnings.append(
             f"On {unfair} of {n} decisions some candidates had no chance to be shown: there, only "
             "what both agree on can be judged, and the estimate leans towards what was shown."
         )
-    if walk.late:
-        said.append(
+    if replay.late:
+        warnings.append(
             "The beginning of the log is gone (retention): the other policy starts from nothing "
             "where the log begins now, which the logged one did not."
         )
-    if walk.drew:
-        said.append(
+    if replay.drew:
+        warnings.append(
             "The logged policy draws its choices by itself, and the logged probabilities do not "
             "know of these draws: the estimate leans towards what was shown."
         )
     if effective < _FEW:
-        said.append(
+        warnings.append(
             f"The estimate stands on the equivalent of {effective:.0f} decisions only: take it as "
             "a hint. More exploration, or a longer log, would tell more."
         )
-    if walk.skipped:
-        said.append(f"{walk.skipped} decisions do not fit these features and were left out.")
-    return said
+    if replay.skipped:
+        warnings.append(f"{replay.skipped} decisions do not fit these features and were left out.")
+    return warnings

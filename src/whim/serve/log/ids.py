@@ -1,6 +1,6 @@
-"""``Ids``: whether a decision's id may be in the log, without a look into it.
+"""``Ids``: whether a decision's id may be in the log, without looking into it.
 
-A filter of fixed size, two bits of one byte an id: what it has not seen is new for certain,
+A filter of fixed size, two bits of one byte per id: what it has not seen is new for certain,
 what it may have seen is looked up. It learns the ids of an old log a few at a time; until it has,
 everything is looked up.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from whim.serve.log.store import LogReader
+    from whim.serve.log.reader import LogReader
 
 __all__ = ["Ids"]
 
@@ -43,20 +43,20 @@ class Ids:
         bits = 1 << (h >> 24 & 7) | 1 << (h >> 27 & 7)
         return self._bytes[h & _MASK] & bits == bits or self._at is not None
 
-    def _add_all(self, found: list[tuple[int, str]]) -> None:
-        hashes = np.fromiter(map(hash, found), np.int64, len(found))
-        held = np.frombuffer(self._bytes, np.uint8)
+    def _add_all(self, keys: list[tuple[int, str]]) -> None:
+        hashes = np.fromiter(map(hash, keys), np.int64, len(keys))
+        table = np.frombuffer(self._bytes, np.uint8)
         for shift in (24, 27):
             bits = 1 << (hashes >> shift & 7)
-            np.bitwise_or.at(held, hashes & _MASK, bits.astype(np.uint8))
+            np.bitwise_or.at(table, hashes & _MASK, bits.astype(np.uint8))
 
     def learn(self, reader: LogReader, seconds: float) -> bool:
         """Go on with the ids of the log for so long; whether all of them are known."""
         end = time.monotonic() + seconds
         while self._at is not None:
-            found = reader.keys(self._at, _STEP)
-            self._add_all(found)
-            self._at = found[-1] if len(found) == _STEP else None
+            keys = reader.keys(self._at, _STEP)
+            self._add_all(keys)
+            self._at = keys[-1] if len(keys) == _STEP else None
             if time.monotonic() >= end:
                 break
         return self._at is None

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from whim.serve.log.store import StoreError
+from whim.serve.log.reader import StoreError
 
 if sys.platform != "win32":
     import fcntl
@@ -15,7 +15,7 @@ __all__ = ["DataLock"]
 
 
 class DataLock:
-    """One service a data directory; the system lets go of it when the process ends."""
+    """One service per data directory; the system releases it when the process ends."""
 
     def __init__(self, data: Path) -> None:
         try:
@@ -37,5 +37,5 @@ class DataLock:
             ) from None
 
     def release(self) -> None:
-        """Let another one have it."""
+        """Let another service have it."""
         os.close(self._file)

@@ -1,4 +1,4 @@
-"""The log's writer, a process of its own: a commit takes no time from those who decide.
+"""The log's writer, a process of its own: a commit takes no time from the process that decides.
 
 ``Store`` starts it with a socket as its standard input and sends it rows, many at a time, in frames
 of MessagePack: a length, then the message. It commits them and says so, or why not. It knows
@@ -56,21 +56,21 @@ def checksum(seq: int, at: int, space: int, kind: int, key: str | None, body: by
     return zlib.crc32(body, zlib.crc32(head if key is None else head + key.encode()))
 
 
-def _opened(path: str) -> sqlite3.Connection:
+def _open(path: str) -> sqlite3.Connection:
     """The database, made if it is not there, as one that can be written to."""
-    made = sqlite3.connect(path, uri=True, isolation_level=None)
+    log = sqlite3.connect(path, uri=True, isolation_level=None)
     pragmas = f"page_size={_PAGE}", "journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"
     for pragma in pragmas:
-        made.execute(f"PRAGMA {pragma}")
-    made.executescript(_SCHEMA)
-    made.execute(
+        log.execute(f"PRAGMA {pragma}")
+    log.executescript(_SCHEMA)
+    log.execute(
         "INSERT INTO meta SELECT 'format', ? WHERE NOT EXISTS (SELECT 1 FROM log) "
         "ON CONFLICT DO UPDATE SET value = excluded.value",
         (str(FORMAT),),
     )
     for word in ("BEGIN IMMEDIATE", "ROLLBACK"):  # shows whether it can be written to
-        made.execute(word)
-    return made
+        log.execute(word)
+    return log
 
 
 def _write(log: sqlite3.Connection, rows: Iterable[_Row], changes: Iterable[_Change]) -> None:
@@ -89,30 +89,30 @@ def _write(log: sqlite3.Connection, rows: Iterable[_Row], changes: Iterable[_Cha
         raise
 
 
-def _say(link: socket.socket, reason: str) -> None:
+def _reply(link: socket.socket, reason: str) -> None:
     """That it went well, with no reason, or why it did not."""
     text = reason.encode("utf-8", "replace")
     link.sendall(LENGTH.pack(len(text)) + text)
 
 
-def _frame(given: Any) -> bytes | None:
-    head = given.read(LENGTH.size)
+def _frame(stream: Any) -> bytes | None:
+    head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         return None
     (length,) = LENGTH.unpack(head)
-    body = given.read(length)
+    body = stream.read(length)
     return body if len(body) == length else None
 
 
 def work(path: str, link: socket.socket) -> None:
     """Commit what comes until nobody is there any more."""
     try:
-        log = _opened(path)
+        log = _open(path)
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        return _say(link, str(error) or type(error).__name__)
-    _say(link, "")
-    with link.makefile("rb", buffering=1 << 18) as given:
-        while (frame := _frame(given)) is not None:
+        return _reply(link, str(error) or type(error).__name__)
+    _reply(link, "")
+    with link.makefile("rb", buffering=1 << 18) as stream:
+        while (frame := _frame(stream)) is not None:
             reason = ""
             try:
                 if frame == CLOSE:
@@ -122,15 +122,15 @@ def work(path: str, link: socket.socket) -> None:
                     _write(log, *_BATCH.decode(frame))
             except Exception as error:  # of whatever kind: it must live to say so
                 reason = str(error) or type(error).__name__
-            _say(link, reason)
+            _reply(link, reason)
 
 
-def _alone(path: str) -> Any:
+def _lock_out_others(path: str) -> Any:
     """Wait until the writer of a service that has just died has ended."""
-    found = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     if sys.platform != "win32":
-        fcntl.flock(found, fcntl.LOCK_EX)
-    return found
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    return handle
 
 
 if __name__ == "__main__":
@@ -140,9 +140,9 @@ if __name__ == "__main__":
     gc.disable()  # it makes no cycles
     with socket.socket(fileno=0) as _link, contextlib.suppress(BrokenPipeError, ConnectionError):
         try:
-            _lock = _alone(sys.argv[2])
+            _lock = _lock_out_others(sys.argv[2])
         except OSError as _error:
-            _say(_link, str(_error))
+            _reply(_link, str(_error))
         else:
             work(sys.argv[1], _link)
     os._exit(0)  # at once: what is not committed was not promised

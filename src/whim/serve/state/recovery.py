@@ -1,4 +1,4 @@
-"""Work behind the scenes, in any process: folding the committed log for snapshots and rebuilds.
+"""Folding the committed log, in any process: for a restart, for snapshots and for rebuilds.
 
 Nothing here needs an ``Engine``: a log to read, the snapshots, and which space.
 """
@@ -10,36 +10,45 @@ import contextlib
 import gc
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
-from whim.serve import wire
-from whim.serve.log.store import LogReader, StoreError
-from whim.serve.state import retention
-from whim.serve.state import space_state as fold
+from whim.errors import WhimError
+from whim.serve.log.reader import LogReader, StoreError
+from whim.serve.log.rows import Change, ConfigRow, Raw
+from whim.serve.log.store import Packed
+from whim.serve.state.base import begin, read_base, remains, rows_of
 from whim.serve.state.snapshots import Snapshots
-from whim.serve.state.space_state import Change, Fold, Raw
+from whim.serve.state.space_state import SpaceState
 from whim.types import ChangeEvent
 
 __all__ = [
-    "Shadows",
-    "advance",
-    "advance_all",
-    "open_spaces",
-    "pack",
-    "rebuild",
-    "start",
-    "unpack",
-    "wishes",
-]
+    "BusyError", "Rebuilt", "Replicas", "advance", "advance_all", "decode_changes",
+    "encode_changes", "rebuild", "start",
+]  # fmt: skip
 
 Progress = Callable[[int], None]
+
+
+class BusyError(WhimError):
+    """The configuration changed during the rebuild."""
+
+
+class Rebuilt(NamedTuple):
+    """A state under another configuration, and the changes of interest found on the way."""
+
+    number: int
+    state: SpaceState
+    packed: list[Packed]
+
+
 _space = operator.itemgetter(2)
 
 
 @contextlib.contextmanager
-def no_sweeps() -> Iterator[None]:
-    """Without sweeps for cycles: folding makes none, and the sweeps take as long as it does."""
+def _no_gc() -> Iterator[None]:
+    """Without garbage collection: folding makes no cycles, and collecting would take as long."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -50,54 +59,46 @@ def no_sweeps() -> Iterator[None]:
 
 
 def advance(
-    reader: LogReader,
-    held: Fold,
-    number: int,
-    until: int | None = None,
-    progress: Progress | None = None,
+    reader: LogReader, state: SpaceState, number: int, progress: Progress | None = None
 ) -> list[Change]:
-    """Fold the rows of a space that came since; ``progress`` is told how far it is, by row."""
-    found: list[Change] = []
-    began, upto, base = held.seq, reader.trimmed(), None
-    if began < upto:
-        base = _base(reader, number)
-    with no_sweeps():
-        for block in reader.blocks(held.seq, until, number):
-            if block[0][0] <= upto:
-                block = [row for row in block if retention.wanted(row[0], upto, base)]
-            found += held.apply_many(block)
+    """Fold the rows of a space that came since; ``progress`` gets the row that it has reached."""
+    changes: list[Change] = []
+    began, trimmed = state.seq, reader.trimmed()
+    with _no_gc():
+        for block in rows_of(reader, number, began):
+            changes += state.apply_many(block)
             if progress is not None:
-                progress(held.seq)
-    if reader.trimmed() > max(began, upto):
+                progress(state.seq)
+    if reader.trimmed() > max(began, trimmed):
         raise StoreError(f"rows of space {number} must stay while they are read, got fewer.")
-    return found
+    return changes
 
 
-def advance_all(reader: LogReader, folds: dict[int, Fold], known: Collection[int]) -> int:
+def advance_all(reader: LogReader, states: dict[int, SpaceState], known: Collection[int]) -> int:
     """Fold the rows of many spaces, each from where it is, in one reading; how many rows.
 
     A row of a space that is not ``known`` is an error.
     """
-    count, upto = 0, reader.trimmed()
-    bases = {n: _base(reader, n) for n, held in folds.items() if held.seq < upto}
-    if known and not folds:
+    count, trimmed = 0, reader.trimmed()
+    bases = {n: read_base(reader, n) for n, state in states.items() if state.seq < trimmed}
+    if known and not states:
         return 0
-    with no_sweeps():
-        for block in reader.blocks(min((held.seq for held in folds.values()), default=0)):
-            for number, some in _by_space(block):
+    with _no_gc():
+        for block in reader.blocks(min((state.seq for state in states.values()), default=0)):
+            for number, rows in _by_space(block):
                 if number not in known:
                     raise StoreError(
-                        f"row {some[0][0]} of {reader.path.name} must be of a space that was made, "
+                        f"row {rows[0][0]} of {reader.path.name} must be of a space that was made, "
                         f"got number {number}."
                     )
-                held = folds.get(number)
-                if held is None:
+                state = states.get(number)
+                if state is None:
                     continue
-                if some[0][0] <= max(held.seq, upto):
-                    base, seq = bases.get(number), held.seq
-                    some = [r for r in some if r[0] > seq and retention.wanted(r[0], upto, base)]
-                held.apply_many(some)
-                count += len(some)
+                if rows[0][0] <= max(state.seq, trimmed):
+                    base, seq = bases.get(number), state.seq
+                    rows = [r for r in rows if r[0] > seq and remains(r[0], trimmed, base)]
+                state.apply_many(rows)
+                count += len(rows)
     return count
 
 
@@ -111,59 +112,32 @@ def _by_space(block: list[Raw]) -> Iterable[tuple[int, list[Raw]]]:
     return rows.items()
 
 
-def _base(reader: LogReader, number: int) -> retention.Base | None:
-    with contextlib.closing(retention.connect(reader.path)) as connection:
-        return retention.read(connection, number)
-
-
-def start(reader: LogReader, number: int, told: wire.ConfigRow, held: Fold | None = None) -> Fold:
-    """Where to fold a space on from: ``held``, a snapshot, if it will do, else the beginning."""
-    assert told.config is not None
-    upto = reader.trimmed()
-    if held is not None and held.version == told.version and upto <= held.seq <= reader.last()[0]:
-        return held
-    base = _base(reader, number) if upto else None
-    return retention.begin(base, told.config, told.version)
+def start(
+    reader: LogReader, number: int, config_row: ConfigRow, snapshot: SpaceState | None = None
+) -> SpaceState:
+    """Where to fold a space on from: its snapshot, if that will do, else the beginning."""
+    assert config_row.config is not None
+    trimmed = reader.trimmed()
+    if (
+        snapshot is not None
+        and snapshot.version == config_row.version
+        and trimmed <= snapshot.seq <= reader.last()[0]
+    ):
+        return snapshot
+    base = read_base(reader, number) if trimmed else None
+    return begin(base, config_row.config, config_row.version)
 
 
 def rebuild(
-    reader: LogReader, number: int, told: wire.ConfigRow, progress: Progress | None = None
-) -> tuple[Fold, list[Change]]:
+    reader: LogReader, number: int, config_row: ConfigRow, progress: Progress | None = None
+) -> tuple[SpaceState, list[Change]]:
     """Fold the log of a space from the beginning, under another configuration."""
-    held = start(reader, number, told)
-    return held, advance(reader, held, number, None, progress)
+    state = start(reader, number, config_row)
+    return state, advance(reader, state, number, progress)
 
 
-def wishes(reader: LogReader) -> dict[int, tuple[wire.ConfigRow, wire.ConfigRow]]:
-    """Of each space by number: the configuration asked for last, and the one in force."""
-    found: dict[int, tuple[wire.ConfigRow, wire.ConfigRow]] = {}
-    for row in reader.configs():
-        told = fold.DECODERS[row.kind].decode(row.body)
-        first = row.space not in found
-        before = 0 if first else found[row.space][0].version
-        if told.version != before + (row.kind == fold.CONFIG):
-            raise StoreError(
-                f"{reader.path.name} must hold every change of {told.name}, got version "
-                f"{told.version} after {before}."
-            )
-        if first or row.kind == fold.BUILT or told.config is None:
-            found[row.space] = told, told
-        else:
-            found[row.space] = told, found[row.space][1]
-    return found
-
-
-def open_spaces(reader: LogReader) -> dict[str, tuple[int, wire.ConfigRow]]:
-    """The spaces that are not retired: number and configuration in force."""
-    return {
-        told.name: (number, told)
-        for number, (_, told) in wishes(reader).items()
-        if told.config is not None
-    }
-
-
-class Shadows:
-    """Folds that follow the log from one snapshot to the next.
+class Replicas:
+    """States that follow the log from one snapshot to the next, beside those that serve.
 
     Parameters
     ----------
@@ -173,24 +147,24 @@ class Shadows:
 
     def __init__(self, reader: LogReader, snapshots: Snapshots) -> None:
         self._reader, self._snapshots = reader, snapshots
-        self._held: dict[int, Fold] = {}
+        self._states: dict[int, SpaceState] = {}
 
-    def snapshot(self, number: int, told: wire.ConfigRow) -> int:
-        """Bring a space's shadow up to the log and write what changed; pages written."""
-        held = self._held.pop(number, None)  # not kept if it stops within a row
-        if held is None or held.version != told.version:
-            held = self._snapshots.read(number)
-            if held is None:
+    def snapshot(self, number: int, config_row: ConfigRow) -> int:
+        """Bring a space's replica up to the log and write what changed; pages written."""
+        state = self._states.pop(number, None)  # not kept if it stops within a row
+        if state is None or state.version != config_row.version:
+            state = self._snapshots.read(number)
+            if state is None:
                 self._snapshots.forget(number)  # what is there may be damaged: all of it anew
-        held = start(self._reader, number, told, held)
-        advance(self._reader, held, number)
-        pages = self._snapshots.write(number, held)
-        self._held[number] = held
+        state = start(self._reader, number, config_row, state)
+        advance(self._reader, state, number)
+        pages = self._snapshots.write(number, state)
+        self._states[number] = state
         return pages
 
     def forget(self, number: int) -> None:
-        """A space was retired."""
-        self._held.pop(number, None)
+        """Forget a space that was retired."""
+        self._states.pop(number, None)
 
 
 # -- changes, from one process to another -----------------------------------------------------
@@ -216,17 +190,17 @@ class _Event(msgspec.Struct, array_like=True):
 _NAMES = _Event.__struct_fields__
 
 
-def pack(changes: list[Change]) -> bytes:
+def encode_changes(changes: list[Change]) -> bytes:
     """Changes as bytes."""
     return msgspec.msgpack.encode(
         [(c.seq, c.at, [getattr(c.event, name) for name in _NAMES]) for c in changes]
     )
 
 
-def unpack(data: bytes) -> list[Change]:
-    """What ``pack`` made."""
-    found = msgspec.msgpack.decode(data, type=list[tuple[int, int, _Event]])
+def decode_changes(data: bytes) -> list[Change]:
+    """What ``encode_changes`` made."""
+    stored = msgspec.msgpack.decode(data, type=list[tuple[int, int, _Event]])
     return [
         Change(seq, at, ChangeEvent(**{name: getattr(event, name) for name in _NAMES}))
-        for seq, at, event in found
+        for seq, at, event in stored
     ]

@@ -1,4 +1,4 @@
-"""``Snapshots``: folds on disk in pages, of which only those that changed are written.
+"""``Snapshots``: states on disk in pages, of which only those that changed are written.
 
 A snapshot is one transaction in a database of its own: it is there whole or not at all, and
 writing it never makes the log wait. A policy's arrays lie row by row, so arms that did not change
@@ -7,6 +7,7 @@ lie in pages that did not. What a page holds is sealed; a damaged snapshot is no
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sqlite3
@@ -14,10 +15,10 @@ import struct
 import zlib
 from pathlib import Path
 
-from whim.serve.log.store import StoreError
-from whim.serve.state.space_state import Fold
+from whim.serve.log.reader import StoreError
+from whim.serve.state.space_state import SpaceState
 
-__all__ = ["Snapshots"]
+__all__ = ["Snapshots", "peek"]
 
 PAGE = 1 << 14
 _HEAD = struct.Struct("<8sIQ")  # of a saved policy: docs/state.md
@@ -56,12 +57,11 @@ class Snapshots:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.written = 0  # pages, for the metrics
+        self._crcs: dict[int, dict[tuple[str, int], int]] = {}
         try:
             self._open()
         except sqlite3.Error:
             self._set_aside()
-        self._crcs: dict[int, dict[tuple[str, int], int]] = {}
 
     def _open(self) -> None:
         self._connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
@@ -82,9 +82,9 @@ class Snapshots:
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{self.path.name} must be writable: {error}.") from None
 
-    def write(self, space: int, held: Fold) -> int:
-        """Write what changed since the last one; how many pages that were."""
-        head, policy = held.to_bytes()
+    def write(self, space: int, state: SpaceState) -> int:
+        """Write what changed since the last one; how many pages that was."""
+        head, policy = state.to_bytes()
         head = hashlib.sha256(head + policy[-32:]).digest() + head
         parts = split(policy)
         before = self._crcs.get(space)
@@ -108,40 +108,19 @@ class Snapshots:
         try:
             run.executemany("DELETE FROM page WHERE space=? AND part=? AND number=?", gone)
             run.executemany("INSERT OR REPLACE INTO page VALUES (?,?,?,?,?)", fresh)
-            run.execute(
-                "INSERT OR REPLACE INTO snapshot VALUES (?,?,?,?)", (space, held.seq, head, lengths)
-            )
+            row = space, state.seq, head, lengths
+            run.execute("INSERT OR REPLACE INTO snapshot VALUES (?,?,?,?)", row)
             run.execute("COMMIT")
         except BaseException:
             run.execute("ROLLBACK")
             self._crcs.pop(space, None)
             raise
         self._crcs[space] = now
-        self.written += len(fresh)
         return len(fresh)
 
-    def read(self, space: int) -> Fold | None:
+    def read(self, space: int) -> SpaceState | None:
         """The last snapshot; None if there is none that is whole."""
-        try:
-            found = self._connection.execute(
-                "SELECT head, lengths FROM snapshot WHERE space=?", (space,)
-            ).fetchone()
-            if found is None:
-                return None
-            mark, head, lengths = found[0][:32], found[0][32:], json.loads(found[1])
-            pages: dict[str, list[bytes]] = {}
-            for part, data in self._connection.execute(
-                "SELECT part, data FROM page WHERE space=? ORDER BY part, number", (space,)
-            ):
-                pages.setdefault(part, []).append(data)
-            # in the order in which they were split, the seal last
-            whole = {part: b"".join(pages[part]) for part in lengths}
-            seal = whole.pop("seal")
-            if hashlib.sha256(head + seal).digest() != mark:
-                return None
-            return Fold.from_bytes(head, b"".join([*whole.values(), seal]))
-        except Exception:  # cut short, altered, of another format: the log is the truth
-            return None
+        return _read(self._connection, space)
 
     def forget(self, space: int) -> None:
         """Drop a space's snapshot, as after a change of its parameters."""
@@ -152,13 +131,48 @@ class Snapshots:
     def keep(self, spaces: set[int]) -> None:
         """Drop the snapshots of all but these."""
         try:
-            found = self._connection.execute("SELECT DISTINCT space FROM page").fetchall()
-            for (space,) in found:
+            rows = self._connection.execute("SELECT DISTINCT space FROM page").fetchall()
+            for (space,) in rows:
                 if space not in spaces:
                     self.forget(space)
         except sqlite3.Error:
             self._set_aside()
 
     def close(self) -> None:
-        """Done with it."""
+        """Close the connection."""
         self._connection.close()
+
+
+def peek(path: Path, space: int) -> SpaceState | None:
+    """The last snapshot of a space, read as it is and at one moment; nothing is written."""
+    where = f"{path.absolute().as_uri()}?mode=rw"
+    try:
+        with contextlib.closing(sqlite3.connect(where, uri=True)) as connection:
+            for sql in ("PRAGMA busy_timeout=10000", "PRAGMA query_only=ON", "BEGIN"):
+                connection.execute(sql)
+            return _read(connection, space)
+    except sqlite3.Error:
+        return None
+
+
+def _read(connection: sqlite3.Connection, space: int) -> SpaceState | None:
+    try:
+        row = connection.execute(
+            "SELECT head, lengths FROM snapshot WHERE space=?", (space,)
+        ).fetchone()
+        if row is None:
+            return None
+        mark, head, lengths = row[0][:32], row[0][32:], json.loads(row[1])
+        pages: dict[str, list[bytes]] = {}
+        for part, data in connection.execute(
+            "SELECT part, data FROM page WHERE space=? ORDER BY part, number", (space,)
+        ):
+            pages.setdefault(part, []).append(data)
+        # in the order in which they were split, the seal last
+        whole = {part: b"".join(pages[part]) for part in lengths}
+        seal = whole.pop("seal")
+        if hashlib.sha256(head + seal).digest() != mark:
+            return None
+        return SpaceState.from_bytes(head, b"".join([*whole.values(), seal]))
+    except Exception:  # cut short, altered, of another format: the log is the truth
+        return None

@@ -1,4 +1,4 @@
-"""``Fold``: what a space knows, as the fold of its log. No clock, no disk, no chance.
+"""``SpaceState``: what a space knows, as the fold of its log. No clock, no disk, no chance.
 
 Live requests, a restart, a rebuild under other parameters and a snapshot all end in the same
 ``apply``, so they cannot disagree. Whatever needed a clock or a draw is a number in the row.
@@ -7,91 +7,51 @@ Live requests, a restart, a rebuild under other parameters and a snapshot all en
 from __future__ import annotations
 
 import hashlib
-import inspect
 import operator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 
 from whim.errors import InvalidInputError
-from whim.policies import POLICIES, Policy, from_bytes
-from whim.policies import policy as make_policy
+from whim.policies import from_bytes
 from whim.serve import wire
-from whim.serve.state.encode import Encoder
-from whim.serve.state.stats import Stats
+from whim.serve.log.rows import (
+    DECODERS,
+    Activation,
+    ArmsRow,
+    Change,
+    Expiry,
+    FeatureValues,
+    Kind,
+    Raw,
+    RewardRow,
+    Row,
+)
+from whim.serve.state.policy import build
+from whim.serve.state.stats import Pending, Stats
+from whim.serve.wire import RewardState
 from whim.types import F64, ChangeEvent
 
-__all__ = [
-    "ACTIVATION", "ARMS", "BUILT", "CONFIG", "DECISION", "EXPIRY", "REWARD", "Change", "Fold",
-    "Pending", "Raw", "Row",
-]  # fmt: skip
+__all__ = ["SpaceState"]
 
-CONFIG, BUILT, DECISION, REWARD, EXPIRY, ACTIVATION, ARMS = range(1, 8)
-_ROWS: dict[int, Any] = {
-    CONFIG: wire.ConfigRow,
-    BUILT: wire.ConfigRow,
-    DECISION: wire.DecisionRow,
-    REWARD: wire.RewardRow,
-    EXPIRY: wire.Expiry,
-    ACTIVATION: wire.Activation,
-    ARMS: wire.ArmsRow,
-}
-DECODERS = {kind: msgspec.msgpack.Decoder(row) for kind, row in _ROWS.items()}
-_IDS = msgspec.msgpack.Decoder(list[str | int])
-_PLAIN = frozenset((DECISION, REWARD))
+# as plain names: they are looked up for every row
+_DECISION, _REWARD = int(Kind.DECISION), int(Kind.REWARD)
+_CONFIGS = frozenset((int(Kind.CONFIG), int(Kind.BUILT)))
+_PLAIN = frozenset((_DECISION, _REWARD))
+_LEARNT, _IGNORED = RewardState.LEARNT, frozenset((RewardState.LATE, RewardState.DUPLICATE))
 _kind = operator.itemgetter(3)
 _LISTS = 4096  # of candidates that are remembered, since pages show the same ones again and again
-_LARGEST_PRODUCT = 4096  # what the hybrids share has its square
-_UNFIT = frozenset(("oracle-restart",))  # it is told the truth, which no service knows
 
 
-Raw = tuple[int, int, int, int, str | None, bytes, int]  # as it is stored: checksum last
-
-
-class Row(NamedTuple):
-    """A row of the log; times are microseconds since 1970."""
-
-    seq: int
-    at: int
-    space: int
-    kind: int
-    key: str | None
-    body: bytes
-
-
-class Change(NamedTuple):
-    """A change of interest, and the row that revealed it."""
-
-    seq: int
-    at: int
-    event: ChangeEvent
-
-
-class Pending(Struct, array_like=True, gc=False):
-    """A decision whose reward may still come."""
-
-    at: int
-    due: int
-    arm: str | int
-    x: bytes
-    probability: float
-    mode: str
-    agreed: bool
-    deferred: bool
-    total: float = 0.0
-    count: int = 0
-    seen: list[str] | None = None
-
-
-class _Asked(Struct, array_like=True):
-    """A ``wire.DecisionRow`` as far as the fold needs it, its arms not yet looked at."""
+class _LoggedDecision(Struct, array_like=True):
+    """A ``DecisionRow`` as far as the state needs it, its arms not yet decoded."""
 
     id: str
     context: list[float] | dict[str, Any]
     arms: msgspec.Raw
-    features: list[wire.Told] | None
+    features: list[FeatureValues] | None
     place: int
     probability: float
     mode: str
@@ -111,52 +71,13 @@ class _Head(Struct):
     skipped: int
 
 
-_ASKED = msgspec.msgpack.Decoder(_Asked)
+_decode_decision = msgspec.msgpack.Decoder(_LoggedDecision).decode
+_decode_reward = DECODERS[_REWARD].decode
+_decode_ids = msgspec.msgpack.Decoder(list[str | int]).decode
 _encode = msgspec.msgpack.encode
 
 
-def build(config: wire.SpaceConfig) -> tuple[Policy, Encoder, Encoder]:
-    """The policy of a configuration, with sizes filled in, and its two encoders."""
-    if config.policy not in POLICIES or config.policy in _UNFIT:
-        known = ", ".join(sorted(POLICIES.keys() - _UNFIT))
-        raise InvalidInputError(f"$.policy must be one of {known}, got {config.policy!r}.")
-    context, items = Encoder(config.context, "$.context"), Encoder(config.items, "$.features")
-    if context.size * items.size > _LARGEST_PRODUCT:
-        raise InvalidInputError(
-            f"$.items must have at most {_LARGEST_PRODUCT} places times those of the context, got "
-            f"{items.size} times {context.size}."
-        )
-    takes = inspect.signature(POLICIES[config.policy]).parameters
-    params = {"seed": config.seed, **config.params}
-    for name, encoder in (("n_features", context), ("n_item_features", items)):
-        if name in takes and encoder.size:
-            params.setdefault(name, encoder.size)
-        if name in params and params[name] not in (None, encoder.size):
-            raise InvalidInputError(
-                f"$.params.{name} must be left out or {encoder.size}, as the features make it, "
-                f"got {params[name]!r}."
-            )
-    if params.get("n_cross_features"):
-        raise InvalidInputError(
-            "$.params.n_cross_features must be left out: callers send item features."
-        )
-    if "seed" not in takes:
-        del params["seed"]
-    try:
-        policy = make_policy(config.policy, **params)
-    except InvalidInputError as error:
-        named = str(error).partition(" ")[0] in takes
-        raise InvalidInputError(f"$.params{'.' if named else ': '}{error}") from None
-    if items.size and not policy.n_item_features:
-        raise InvalidInputError(
-            f"$.items must be empty: {config.policy} takes no item features, got {items.size}."
-        )
-    if policy.n_item_features and not items.size:
-        raise InvalidInputError(f"$.items must describe the item features of {config.policy}.")
-    return policy, context, items
-
-
-class Fold:
+class SpaceState:
     """A space's policy, what it waits for, and what it has counted, after row ``seq``."""
 
     def __init__(self, config: wire.SpaceConfig, version: int = 1) -> None:
@@ -166,35 +87,36 @@ class Fold:
         self.stats = Stats()
         self.seq = self.skipped = 0
         self._contextual = self.policy.n_features is not None
-        self._late: list[tuple[int, int, str | int, bytes, float]] | None = None
-        self._news: list[Change] = []
+        # what ``apply_many`` has put off, and where it reports changes
+        self._updates: list[tuple[int, int, str | int, bytes, float]] | None = None
+        self._changes: list[Change] = []
         self._start()
 
     def _start(self) -> None:
-        self._known: set[str | int] = set(self.policy.arms)  # type: ignore[arg-type]
-        self._told: dict[str | int, bytes] = {}  # features that an arm came with last
+        self._arms: set[str | int] = set(self.policy.arms)  # type: ignore[arg-type]
+        self._features: dict[str | int, bytes] = {}  # those that an arm came with last
         self._lists: dict[bytes, list[str | int]] = {}
 
-    # -- rows -------------------------------------------------------------------------------
+    # -- rows ---------------------------------------------------------------------------------
 
     def apply(self, row: Row) -> list[Change]:
         """Take a row as it was logged; the changes of interest that it revealed."""
         return self._apply(row.seq, row.at, row.kind, row.body)
 
     def _apply(self, seq: int, at: int, kind: int, body: bytes) -> list[Change]:
-        if kind == DECISION:
-            asked = _ASKED.decode(body)
+        if kind == _DECISION:
+            decision = _decode_decision(body)
             try:
-                x = self.context(asked.context, lenient=True)
-            except InvalidInputError:  # it does not fit what the space has become
+                x = self.context(decision.context, lenient=True)
+            except InvalidInputError:  # it does not fit the features of now
                 self._skip(seq)
             else:
-                self._asked(seq, at, asked, x.tobytes())
+                self._replay_decision(seq, at, decision, x.tobytes())
             return []
-        if kind in (CONFIG, BUILT):
+        if kind in _CONFIGS:
             self.seq = seq
             return []
-        return self.took(seq, at, DECODERS[kind].decode(body))
+        return self.apply_body(seq, at, DECODERS[kind].decode(body))
 
     def apply_many(self, rows: list[Raw]) -> list[Change]:
         """The same as ``apply`` of each in order, to the last bit, and much faster.
@@ -202,69 +124,74 @@ class Fold:
         Contexts become vectors all at once, and rewards are learnt together up to the next row
         that touches the policy otherwise.
         """
-        found: list[Change] = []
+        changes: list[Change] = []
         if self.policy.randomised:  # its draws may depend on what it has learnt
             for seq, at, _, kind, _, body, _ in rows:
-                found += self._apply(seq, at, kind, body)
-            return found
-        asked = [_ASKED.decode(row[5]) for row in rows if row[3] == DECISION]
-        x, fits = self.context.many([one.context for one in asked], lenient=True)
-        flat, size = x.tobytes(), x.itemsize * self.context.size
-        vectors = [flat[i * size : (i + 1) * size] for i in range(len(asked))]
-        each = zip(asked, vectors, fits, strict=True)
-        reward = DECODERS[REWARD].decode
-        self._late, self._news = [], found
-        arms = self._arms_shown(rows, asked) if all(fits) else None
-        shown = iter(arms or ())
+                changes += self._apply(seq, at, kind, body)
+            return changes
+        self._updates, self._changes = [], changes
         try:
-            for seq, at, _, kind, _, body, _ in rows:
-                if kind == DECISION:
-                    one, vector, fit = next(each)
-                    if arms is not None:  # counted already
-                        self.seq = seq
-                        self.pending[one.id] = Pending(
-                            at, one.due, next(shown), vector, one.probability, one.mode,
-                            one.wanted == one.place, one.deferred,
-                        )  # fmt: skip
-                    elif fit:
-                        self._asked(seq, at, one, vector)
-                    else:
-                        self._skip(seq)
-                elif kind == REWARD:
-                    self._rewarded(seq, at, reward(body))
-                else:
-                    self._apply(seq, at, kind, body)
-            self._catch_up()
+            self._apply_all(rows)
+            self._learn_updates()
         finally:
-            self._late = None
-        return found
+            self._updates = None
+        return changes
 
-    def _arms_shown(self, rows: list[Raw], asked: list[_Asked]) -> list[str | int] | None:
-        """The arm of each decision, if all of them can be counted at once; else nothing is done.
+    def _apply_all(self, rows: list[Raw]) -> None:
+        decisions = [_decode_decision(row[5]) for row in rows if row[3] == _DECISION]
+        x, fits = self.context.many([one.context for one in decisions], lenient=True)
+        flat, size = x.tobytes(), x.itemsize * self.context.size
+        vectors = [flat[i * size : (i + 1) * size] for i in range(len(decisions))]
+        each = zip(decisions, vectors, fits, strict=True)
+        arms = self._count_all(rows, decisions) if all(fits) else None
+        shown = iter(arms or ())
+        for seq, at, _, kind, _, body, _ in rows:
+            if kind == _DECISION:
+                one, vector, fit = next(each)
+                if arms is not None:  # counted already
+                    self.seq = seq
+                    self.pending[one.id] = Pending(
+                        at, one.due, next(shown), vector, one.probability, one.mode,
+                        one.wanted == one.place, one.deferred,
+                    )  # fmt: skip
+                elif fit:
+                    self._replay_decision(seq, at, one, vector)
+                else:
+                    self._skip(seq)
+            elif kind == _REWARD:
+                self._apply_reward(seq, at, _decode_reward(body))
+            else:
+                self._apply(seq, at, kind, body)
 
-        That is, if only decisions and rewards came, and the candidates are lists that were seen.
+    def _count_all(
+        self, rows: list[Raw], decisions: list[_LoggedDecision]
+    ) -> list[str | int] | None:
+        """Count all decisions at once, if that is possible; the arm of each, or else nothing.
+
+        It is if only decisions and rewards came, and the candidates are lists that were seen.
         """
         if not {*map(_kind, rows)} <= _PLAIN:
             return None
         try:
-            arms = [self._lists[bytes(one.arms)][one.place] for one in asked]
+            arms = [self._lists[bytes(one.arms)][one.place] for one in decisions]
         except KeyError:
             return None
-        ats = [row[1] for row in rows if row[3] == DECISION]
-        return arms if self.stats.decided_many(ats, [one.mode for one in asked], arms) else None
+        ats = [row[1] for row in rows if row[3] == _DECISION]
+        counted = self.stats.decided_many(ats, [one.mode for one in decisions], arms)
+        return arms if counted else None
 
     def _skip(self, seq: int) -> None:
         self.seq = seq
         self.skipped += 1
 
-    def _asked(self, seq: int, at: int, row: _Asked, x: bytes) -> None:
-        """A decision of the log: its arms are met, and a policy that draws draws again."""
+    def _replay_decision(self, seq: int, at: int, row: _LoggedDecision, x: bytes) -> None:
+        """Add the arms of a logged decision; a policy that draws draws again."""
         raw = bytes(row.arms)
         ids = self._lists.get(raw)
         if ids is None:
-            ids = _IDS.decode(raw)
+            ids = _decode_ids(raw)
             try:
-                self.meet(ids, row.features, lenient=True)
+                self.add_arms(ids, row.features, lenient=True)
             except InvalidInputError:
                 return self._skip(seq)
             if not self.items.size:
@@ -273,58 +200,58 @@ class Fold:
                 self._lists[raw] = ids
         if self.policy.randomised:  # its stream moves on, as it did live
             self.policy.select(np.frombuffer(x).copy() if self._contextual else None, ids)
-        self.decided(
+        self.add_decision(
             seq, at, row.id, ids[row.place], x, row.probability, row.mode, row.wanted == row.place,
             row.deferred, row.due,
         )  # fmt: skip
         return None
 
-    def decided(
+    def add_decision(
         self, seq: int, at: int, key: str, arm: str | int, x: bytes, probability: float, mode: str,
         agreed: bool, deferred: bool, due: int,
     ) -> None:  # fmt: skip
-        """A decision among arms that were met."""
+        """Take a decision among arms that are known; its reward is waited for."""
         self.seq = seq
         self.stats.decided(at, mode, arm)
         self.pending[key] = Pending(at, due, arm, x, probability, mode, agreed, deferred)
 
-    def took(self, seq: int, at: int, row: Any) -> list[Change]:
-        """A reward, an end of waiting, an activation, or arms that were retired."""
-        if type(row) is wire.RewardRow:
-            return self._rewarded(seq, at, row)
+    def apply_body(self, seq: int, at: int, row: Any) -> list[Change]:
+        """Take a reward, an end of waiting, an activation, or arms that were retired."""
+        if type(row) is RewardRow:
+            return self._apply_reward(seq, at, row)
         self.seq = seq
-        if type(row) is wire.Expiry:
-            found = []
+        if type(row) is Expiry:
+            changes = []
             for key, learn in row.closed:
-                found += self._close(seq, at, key, learn)
-            return found
-        if type(row) is wire.Activation:
+                changes += self._close(seq, at, key, learn)
+            return changes
+        if type(row) is Activation:
             waiting = self.pending.get(row.id)
             if waiting is not None:
                 waiting.deferred, waiting.due = False, row.due
-        elif type(row) is wire.ArmsRow:
-            live = [arm for arm in row.retired if arm in self._known]
+        elif type(row) is ArmsRow:
+            live = [arm for arm in row.retired if arm in self._arms]
             if live:
-                self._catch_up()
+                self._learn_updates()
                 self.policy.retire_arms(live)
                 self.stats.retired(live)
-                self._known.difference_update(live)
+                self._arms.difference_update(live)
                 self._lists.clear()
                 for arm in live:
-                    self._told.pop(arm, None)
+                    self._features.pop(arm, None)
         return []
 
-    def _rewarded(self, seq: int, at: int, row: wire.RewardRow) -> list[Change]:
+    def _apply_reward(self, seq: int, at: int, row: RewardRow) -> list[Change]:
         self.seq, state = seq, row.state
         self.stats.rewarded(state)
         waiting = self.pending.get(row.id)
-        if waiting is None or state in ("late", "duplicate"):
+        if waiting is None or state in _IGNORED:
             return []
         waiting.total += row.value
         waiting.count += 1
         if row.reward_id is not None:
             waiting.seen = [*(waiting.seen or ()), row.reward_id]
-        if state == "learnt":
+        if state is _LEARNT:
             return self._close(seq, at, row.id, row.learn)
         return []
 
@@ -332,15 +259,15 @@ class Fold:
         waiting = self.pending.pop(key, None)
         if waiting is None:
             return []
-        live = waiting.arm in self._known  # or retired while it waited
+        live = waiting.arm in self._arms  # or retired while it waited
         self.stats.closed(at, waiting, learn, live)
         if learn is None:
             return []
         if not live:
             self.skipped += 1
             return []
-        if self._late is not None:
-            self._late.append((seq, at, waiting.arm, waiting.x, learn))
+        if self._updates is not None:
+            self._updates.append((seq, at, waiting.arm, waiting.x, learn))
             return []
         x = np.frombuffer(waiting.x).copy() if self._contextual else None
         event = self.policy.update(waiting.arm, x, learn)
@@ -350,69 +277,69 @@ class Fold:
         self.stats.saw_change(at, event.arm)
         return Change(seq, at, event)
 
-    def _catch_up(self) -> None:
+    def _learn_updates(self) -> None:
         """Learn what ``apply_many`` has put off."""
-        if not self._late:
+        if not self._updates:
             return
-        seqs, ats, arms, contexts, rewards = zip(*self._late, strict=True)
-        self._late.clear()
+        seqs, ats, arms, contexts, rewards = zip(*self._updates, strict=True)
+        self._updates.clear()
         x = None
         if self._contextual:
             x = np.frombuffer(b"".join(contexts)).reshape(len(arms), -1).copy()
         before = self.policy.step
         for event in self.policy.update_many(arms, x, np.array(rewards, np.float64)):
-            i = event.step - before - 1  # the play that gave it away
-            self._news.append(self._change(seqs[i], ats[i], event))
+            i = event.step - before - 1  # the play that revealed it
+            self._changes.append(self._change(seqs[i], ats[i], event))
 
-    # -- what live decisions share with the fold --------------------------------------------
+    # -- what live decisions share with the log's ---------------------------------------------
 
-    def meet(
-        self, ids: list[str | int], features: list[wire.Told] | None, *, lenient: bool = False
+    def add_arms(
+        self, ids: list[str | int], features: list[FeatureValues] | None, *, lenient: bool = False
     ) -> None:
-        """Arms are learnt on sight; features that came are those they have from now on."""
-        new = [] if self._known.issuperset(ids) else [a for a in ids if a not in self._known]
+        """Add arms that are new; features that came are those they have from now on."""
+        new = [] if self._arms.issuperset(ids) else [a for a in ids if a not in self._arms]
         if not self.items.size:
             if new:
-                self._catch_up()
+                self._learn_updates()
                 self.policy.add_arms(new)
-                self._known.update(new)
+                self._arms.update(new)
             return
         came = [(a, f) for a, f in zip(ids, features or (), strict=False) if f is not None]
-        told = {arm: _encode(given) for arm, given in came}
-        fresh = [(arm, given) for arm, given in came if self._told.get(arm) != told[arm]]
-        rows = {arm: self.items(given, lenient=lenient) for arm, given in fresh}
+        encoded = {arm: _encode(values) for arm, values in came}
+        fresh = [(arm, values) for arm, values in came if self._features.get(arm) != encoded[arm]]
+        rows = {arm: self.items(values, lenient=lenient) for arm, values in fresh}
         bare = [arm for arm in new if arm not in rows]
         if bare:
             raise InvalidInputError(
                 f"$.candidates must come with features the first time, got {bare[0]!r} without."
             )
-        old = [arm for arm in rows if arm in self._known]
+        old = [arm for arm in rows if arm in self._arms]
         if new or old:
-            self._catch_up()
+            self._learn_updates()
         if new:
             self.policy.add_arms(new, np.array([rows[arm] for arm in new]))
-            self._known.update(new)
+            self._arms.update(new)
         if old:
             self.policy.set_features(old, np.array([rows[arm] for arm in old]))
         for arm in rows:
-            self._told[arm] = told[arm]
+            self._features[arm] = encoded[arm]
 
-    def choose_many(
+    def rank(self, x: F64, ids: list[str | int]) -> tuple[list[int], list[float]]:
+        """Places, best first; score, mean and width of each. A policy that draws moves on."""
+        return self.policy.ranked(x if self._contextual else None, ids, draw=True)
+
+    def rank_many(
         self, X: F64, lists: list[list[Any]]
     ) -> list[tuple[list[int], list[float]] | None]:
-        """The same for many; nothing where a list is not of arms that were met, each once.
+        """The same for many; None where a list is not of known arms, each once.
 
-        Nor for any if asking changes something: arms come with features, or the policy draws.
+        None for all if ranking changes something: arms come with features, or the policy draws.
         """
         if self.items.size or self.policy.randomised:
             return [None] * len(lists)
         return self.policy.ranked_many(X if self._contextual else None, lists)
 
-    def choose(self, x: F64, ids: list[str | int]) -> tuple[list[int], list[float]]:
-        """Places, best first; score, mean and width of each. A policy that draws moves on."""
-        return self.policy.ranked(x if self._contextual else None, ids, draw=True)
-
-    # -- as bytes ---------------------------------------------------------------------------
+    # -- as bytes -----------------------------------------------------------------------------
 
     def to_bytes(self) -> tuple[bytes, bytes]:
         """Everything: what the service keeps, and the policy's own sealed state."""
@@ -422,18 +349,18 @@ class Fold:
         return msgspec.msgpack.encode(head), self.policy.to_bytes()
 
     @classmethod
-    def from_bytes(cls, head: bytes, policy: bytes) -> Fold:
-        """The fold that ``to_bytes`` wrote."""
-        found = msgspec.msgpack.decode(head, type=_Head)
-        fold = cls(found.config, found.version)
-        fold.policy = from_bytes(policy, source="snapshot")
-        fold.pending, fold.seq, fold.skipped = found.pending, found.seq, found.skipped
-        fold.stats = Stats.from_bytes(found.stats)
-        fold._start()
-        return fold
+    def from_bytes(cls, head: bytes, policy: bytes) -> SpaceState:
+        """The state that ``to_bytes`` wrote."""
+        stored = msgspec.msgpack.decode(head, type=_Head)
+        state = cls(stored.config, stored.version)
+        state.policy = from_bytes(policy, source="snapshot")
+        state.pending, state.seq, state.skipped = stored.pending, stored.seq, stored.skipped
+        state.stats = Stats.from_bytes(stored.stats)
+        state._start()
+        return state
 
     def digest(self) -> str:
-        """Of every bit of state but ``seq``: equal folds have equal digests."""
+        """Of every bit of state but ``seq``: equal states have equal digests."""
         head, policy = self.to_bytes()
         rest = msgspec.msgpack.decode(head)
         rest.pop("seq")

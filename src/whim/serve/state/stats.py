@@ -1,21 +1,20 @@
-"""``Stats``: what a space has counted, in bins of time and by arm, for the page and the metrics.
+"""``Stats``: what a space has counted, in bins of time and by arm, for the dashboard and metrics.
 
-Part of the fold: the same rows give the same counts, and a restart loses none.
+Part of the state: the same rows give the same counts, and a restart loses none.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from whim.serve.state.space_state import Pending
+from whim.serve.wire import RewardState
 
-__all__ = ["MICRO", "ArmCounts", "Bin", "Stats"]
+__all__ = ["MICRO", "ArmCounts", "Bin", "Pending", "Stats"]
 
 MICRO = 1_000_000
 _FIRST_BIN = 1 * MICRO
@@ -29,19 +28,35 @@ _NAMES = (
     "closed", "matched", "never_shown",
 )  # fmt: skip
 _DECISIONS = {mode: f"decisions_{mode}" for mode in ("policy", "explore", "holdback", "shadow")}
-_REWARDS = {state: f"rewards_{state}" for state in ("learnt", "kept", "duplicate", "late")}
+_REWARDS = {state: f"rewards_{state}" for state in RewardState}
+
+
+class Pending(Struct, array_like=True, gc=False):
+    """A decision whose reward may still come."""
+
+    at: int
+    due: int
+    arm: str | int
+    x: bytes
+    probability: float
+    mode: str
+    agreed: bool
+    deferred: bool
+    total: float = 0.0
+    count: int = 0
+    seen: list[str] | None = None
 
 
 class Bin(Struct, array_like=True):
-    """Decisions and closed rewards of a stretch of time: the policy's, then holdback's."""
+    """Decisions and closed rewards of a span of time: the policy's, then the holdback's."""
 
     decisions: int = 0
     closed: int = 0
     total: float = 0.0
     squares: float = 0.0
-    held: int = 0
-    held_total: float = 0.0
-    held_squares: float = 0.0
+    holdback: int = 0
+    holdback_total: float = 0.0
+    holdback_squares: float = 0.0
 
     def add(self, other: Bin) -> None:
         """Take another bin's counts."""
@@ -76,7 +91,7 @@ class ArmCounts(Struct, array_like=True):
         return mean - half, mean + half
 
 
-class _Kept(Struct):
+class _Stored(Struct):
     width: int
     bins: list[tuple[int, Bin]]
     counts: dict[str, int]
@@ -106,13 +121,13 @@ class Stats:
 
     def _bin(self, at: int) -> Bin:
         key = at // self.width
-        found = self.bins.get(key)
-        if found is None:
-            found = self.bins[key] = Bin()
+        current = self.bins.get(key)
+        if current is None:
+            current = self.bins[key] = Bin()
             while len(self.bins) > _BINS:
                 self._halve()
-                found = self.bins[at // self.width]
-        return found
+                current = self.bins[at // self.width]
+        return current
 
     def _halve(self) -> None:
         self.width *= 2
@@ -122,13 +137,13 @@ class Stats:
         self.bins = merged
 
     def _arm(self, arm: str | int) -> ArmCounts:
-        found = self.arms.get(arm)
-        if found is None:
+        counts = self.arms.get(arm)
+        if counts is None:
             trend: list[Any] | None = [] if len(self.arms) < _TRENDS else None
-            found = self.arms[arm] = ArmCounts(trend=trend)
-        return found
+            counts = self.arms[arm] = ArmCounts(trend=trend)
+        return counts
 
-    # -- what happens -----------------------------------------------------------------------
+    # -- what happens -------------------------------------------------------------------------
 
     def decided(self, at: int, mode: str, arm: str | int) -> None:
         """A decision was made."""
@@ -139,7 +154,7 @@ class Stats:
         (self.arms.get(arm) or self._arm(arm)).decisions += 1
 
     def decided_many(self, ats: list[int], modes: list[str], arms: list[str | int]) -> bool:
-        """The same for many at once, all before what follows them; False: one by one, please.
+        """The same for many at once; False, and nothing is done, if they must be taken one by one.
 
         It is done where it makes no difference to the last bit: no bins are joined, whose sums
         have an order, and no arm is new, since arms stand in the order in which they came.
@@ -157,7 +172,7 @@ class Stats:
             self.counts[_DECISIONS[mode]] += n
         return True
 
-    def rewarded(self, state: str) -> None:
+    def rewarded(self, state: RewardState) -> None:
         """A reward came, whatever became of it."""
         self.counts["rewards"] += 1
         self.counts[_REWARDS[state]] += 1
@@ -174,9 +189,9 @@ class Stats:
             self.delay += at - waiting.at
         into = self.bins.get(waiting.at // self.width) or self._bin(waiting.at)
         if waiting.mode == "holdback":
-            into.held += 1
-            into.held_total += learn
-            into.held_squares += learn * learn
+            into.holdback += 1
+            into.holdback_total += learn
+            into.holdback_squares += learn * learn
         else:
             into.closed += 1
             into.total += learn
@@ -234,48 +249,48 @@ class Stats:
 
     def saw_change(self, at: int, arm: Any) -> None:
         """A change was reported, of an arm or of all."""
-        found = self.arms.get(arm)
-        if found is None:
+        counts = self.arms.get(arm)
+        if counts is None:
             self.changed = at
         else:
-            found.changed = at
+            counts.changed = at
 
     def retired(self, arms: list[str | int]) -> None:
         """Arms have gone; one that comes again starts afresh."""
         for arm in arms:
             self.arms.pop(arm, None)
 
-    # -- what is told -----------------------------------------------------------------------
+    # -- what is shown ------------------------------------------------------------------------
 
     def trend(self, arm: ArmCounts, at: int) -> list[float | None]:
         """Mean reward of an arm in each bin of the trend up to ``at``; None where it had none."""
         last = at // self.trend_width
-        found: list[float | None] = [None] * _TREND
+        means: list[float | None] = [None] * _TREND
         for key, n, total in arm.trend or ():
             if 0 <= last - key < _TREND:
-                found[_TREND - 1 - (last - key)] = total / n
+                means[_TREND - 1 - (last - key)] = total / n
         first = (self.since or at) // self.trend_width  # nothing was before it
-        return found[max(0, _TREND - 1 - (last - first)) :]
+        return means[max(0, _TREND - 1 - (last - first)) :]
 
     def to_bytes(self) -> bytes:
         """For a snapshot."""
-        kept = _Kept(
+        stored = _Stored(
             self.width, sorted(self.bins.items(), key=lambda pair: pair[0]), self.counts,
             self.delay, self.shadow, list(self.arms.items()), self.trend_width, self.since,
             self.changed,
         )  # fmt: skip
-        return msgspec.msgpack.encode(kept, order="deterministic")
+        return msgspec.msgpack.encode(stored, order="deterministic")
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Stats:
         """What ``to_bytes`` wrote."""
-        found = msgspec.msgpack.decode(data, type=_Kept)
+        stored = msgspec.msgpack.decode(data, type=_Stored)
         stats = cls()
-        stats.width, stats.bins = found.width, dict(found.bins)
-        stats.counts |= found.counts
-        stats.delay, stats.shadow = found.delay, found.shadow
-        stats.arms, stats.trend_width = dict(found.arms), found.trend_width
-        stats.since, stats.changed = found.since, found.changed
+        stats.width, stats.bins = stored.width, dict(stored.bins)
+        stats.counts |= stored.counts
+        stats.delay, stats.shadow = stored.delay, stored.shadow
+        stats.arms, stats.trend_width = dict(stored.arms), stored.trend_width
+        stats.since, stats.changed = stored.since, stored.changed
         return stats
 
     def summary(self) -> dict[str, Any]:

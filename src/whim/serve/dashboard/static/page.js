@@ -185,7 +185,7 @@
 
   function options(chart, two) {
     const [colour, done] = probe();
-    const names = chart.kind === "rates" ? [chart.box.dataset.name, "holdback"] : ["what was", "what if"];
+    const names = chart.kind === "rates" ? [chart.box.dataset.name, "holdback"] : ["actual", "what-if"];
     const inks = chart.kind === "rates" ? ["policy", "holdback"] : ["policy", "other"];
     const number = (v) => (v === null || v === undefined ? "–" : v.toFixed(3));
     const told = (plot, v, s, i) => {
