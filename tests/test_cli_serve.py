@@ -384,10 +384,10 @@ def test_the_demo_says_what_was_found(capsys: pytest.CaptureFixture[str]) -> Non
     show.summary()
     text = capsys.readouterr().out
     assert "  18.0 s  the season is over: sport bores everybody\n" in text
-    assert "  20.0 s  → found: sport, 2.0 s after (device=phone +0.50 → +0.10)\n" in text
-    assert text.count("none, or one seen twice") == 2
+    assert "  20.0 s  → detected: sport, 2.0 s after (device=phone +0.50 → +0.10)\n" in text
+    assert text.count("a false alarm, or a duplicate") == 2
     assert "44.0% of 1,000 readers with whim, 21.0% of 100 held back" in text
-    assert "1 of 2 found, and 2 found that were none" in text
+    assert "1 of 2 detected, and 2 false alarms" in text
 
 
 def test_the_demo_is_stopped_and_leaves_nothing(tmp_path: Path) -> None:

@@ -55,19 +55,19 @@ def list_(
     """List the keys, without their tokens."""
     from whim.cli.show import print_json, print_table
 
-    found = _open(data).list()
+    listed = _open(data).list()
     if as_json:
         rows = [
             {"name": k.name, "scopes": k.scopes, "made": k.made, "revoked": k.revoked}
-            for k in found
+            for k in listed
         ]
         print_json({"keys": rows})
-    elif not found:
+    elif not listed:
         typer.echo("no keys: the service is open to this machine, and to no other")
     else:
         cells = [
             [k.name, ", ".join(k.scopes), k.made[:16], "revoked" if k.revoked else "in force"]
-            for k in found
+            for k in listed
         ]
         print_table(("key", "scopes", "made", "state"), cells, left=4)
 

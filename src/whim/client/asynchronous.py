@@ -39,13 +39,13 @@ class AsyncClient:
     url
         Where the service listens.
     key
-        An API key; without, the environment's ``WHIM_KEY``.
+        An API key; by default the environment's ``WHIM_KEY``.
     space
-        The space that is meant where none is named.
+        The default space.
     timeout
-        Seconds for an answer, each time it is asked for.
+        Seconds for an answer, per attempt.
     retries
-        How often to ask again.
+        How many more attempts to make.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class AsyncClient:
                 else:
                     step = talk.send(reply)
         except StopIteration as end:
-            found: T = end.value
-            return found
+            answer: T = end.value
+            return answer
 
     async def spaces(self) -> list[SpaceInfo]:
         """All spaces."""
@@ -165,7 +165,7 @@ class AsyncClient:
         return await self._run(self._core.changes(space, since, limit))
 
     async def stream(self, since: int = 0, *, space: str | None = None) -> AsyncIterator[Change]:
-        """Changes as they are found, without end; a cut line is taken up where it broke."""
+        """Changes as they are found, without end; a cut connection is resumed where it broke."""
         events = Events(self._core.at(space, "changes", "stream"), since, self._core.retries)
         while True:
             why: Exception | None = None

@@ -129,7 +129,7 @@ def _origin(request: Request) -> str:
 async def _all_cards(request: Request) -> dict[str, Any]:
     engine, cards = _service(request).engine, []
     for name in engine.names:
-        if name in engine.spaces:  # others have their turn in between
+        if name in engine:  # others have their turn in between
             cards.append(views.card(engine, name))
         await asyncio.sleep(0)
     return {"cards": cards, "origin": _origin(request)}

@@ -1,4 +1,4 @@
-"""Who may pass: keys and their scopes, the rate, and, where no key is asked for, only this machine.
+"""Who may pass: keys and their scopes, the rate, and, without keys, only this machine.
 
 A service without keys listens on loopback only. Even there another site's page could send
 requests through the reader's browser, so the host and origin that a browser names must be ours.

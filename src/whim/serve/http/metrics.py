@@ -50,7 +50,7 @@ class Metrics(Collector):
         self._clock = clock
         self._snapshot_at = clock()
         self._requests: dict[tuple[str, str, int], list[float]] = {}
-        self._lock = threading.Lock()  # anybody may tell, or ask, at any time
+        self._lock = threading.Lock()  # any thread may count or read
         self._changes: dict[str, int] = {}
         self._webhooks: dict[str, int] = {"delivered": 0, "failed": 0, "gone": 0}
         self._registry = CollectorRegistry()

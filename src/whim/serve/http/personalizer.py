@@ -69,28 +69,28 @@ def flat(features: list[dict[str, Any]] | None, path: str) -> dict[str, Any]:
     """Objects as one object of names and plain values; texts and numbers of one name add up."""
     flattened: dict[str, Any] = {}
 
-    def walk(value: Any, name: str, depth: int) -> None:
+    def flatten(value: Any, name: str, depth: int) -> None:
         if depth > _DEEPEST:
             raise ProblemError(
                 422, "invalid", f"{path} must be nested at most {_DEEPEST} deep.", path
             )
         if isinstance(value, dict):
             for key, inner in value.items():
-                walk(inner, f"{name}.{key}" if name else key, depth + 1)
+                flatten(inner, f"{name}.{key}" if name else key, depth + 1)
         elif isinstance(value, list):
             for inner in value:
-                walk(inner, name, depth + 1)
+                flatten(inner, name, depth + 1)
         elif value is not None:
             flattened.setdefault(name, []).append(value)
 
     for part in features or []:
-        walk(part, "", 0)
+        flatten(part, "", 0)
     return flattened
 
 
 async def _space(service: Service) -> str:
     name = service.settings.personalizer_space
-    if name not in service.engine.spaces:
+    if name not in service.engine:
         with contextlib.suppress(ConflictError):  # another request made it meanwhile
             await service.create(name, personalizer_config())
     return name

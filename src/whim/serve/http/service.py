@@ -105,7 +105,7 @@ class Service:
         configs = [engine.info(name).config for name in engine.names]
         if self.settings.demo and not engine.made:
             configs.append(demo_config())
-        if self.settings.personalizer_space not in engine.spaces:
+        if self.settings.personalizer_space not in engine:
             configs.append(personalizer_config())
         for config in configs:
             await self.background.compile(config, serving=False)
@@ -243,7 +243,7 @@ class Service:
 
     def changes_after(self, name: str, since: int, most: int = 1000) -> list[dict[str, Any]]:
         """Changes of a space after row ``since``; none of one that is not there."""
-        return self.engine.changes(name, since, most) if name in self.engine.spaces else []
+        return self.engine.changes(name, since, most) if name in self.engine else []
 
     @contextlib.contextmanager
     def listening(self, name: str) -> Iterator[asyncio.Event]:

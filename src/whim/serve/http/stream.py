@@ -33,7 +33,7 @@ async def stream_changes(service: Service, call: Call) -> None:
         with service.listening(name) as bell:
             await say(": whim\nretry: 1000\n\n")
             while not gone.done() and not service.closing.is_set():
-                if name not in service.engine.spaces:
+                if name not in service.engine:
                     break
                 bell.clear()
                 changes = service.changes_after(name, since)

@@ -137,13 +137,13 @@ class Background:
     async def snapshot_all(self) -> None:
         """Write a snapshot of every space that has moved."""
         for name, seq in self._engine.seqs.items():
-            if name not in self._engine.spaces or self._engine.failed is not None:
+            if name not in self._engine or self._engine.failed is not None:
                 continue
-            number = self._engine.space(name).number
+            number, config_row = self._engine.in_force(name)
             if self._snapped.get(number) == seq:
                 continue
             try:
-                await self._worker.run(Task("snapshot", number, self._engine.in_force(name)))
+                await self._worker.run(Task("snapshot", number, config_row))
             except WorkerError as error:
                 self._log.warning("no snapshot", space=name, reason=str(error))
                 continue
@@ -183,7 +183,7 @@ class Background:
 
     async def _rebuild(self, name: str) -> None:
         async with self._one_rebuild:
-            if name in self._engine.spaces and self._engine.info(name).rebuilding:
+            if name in self._engine and self._engine.info(name).rebuilding:
                 await self._build(name)
 
     async def _build(self, name: str) -> None:

@@ -38,17 +38,17 @@ def _hashed(text: str, size: int) -> tuple[int, float]:
 _hashed_once = functools.lru_cache(maxsize=1 << 14)(_hashed)
 
 
-def _say(path: str, must: str, value: Any) -> InvalidInputError:
+def _error(path: str, must: str, value: Any) -> InvalidInputError:
     shown = repr(value)
     return InvalidInputError(f"{path} must be {must}, got {shown[:80]}.")
 
 
 def _number(path: str, value: Any) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        found = float(value) if abs(value) <= LARGEST else math.inf
-        if math.isfinite(found):
-            return found
-    raise _say(path, f"a number of at most {LARGEST:g} in size", value)
+        number = float(value) if abs(value) <= LARGEST else math.inf
+        if math.isfinite(number):
+            return number
+    raise _error(path, f"a number of at most {LARGEST:g} in size", value)
 
 
 class Encoder:
@@ -98,21 +98,21 @@ class Encoder:
                 f"{path} must have at most {LARGEST_SIZE} places in all, got {self.size}."
             )
 
-    def __call__(self, given: Any, *, lenient: bool = False) -> F64:
+    def __call__(self, values: Any, *, lenient: bool = False) -> F64:
         """The vector; ``lenient``, on a rebuild, leaves out features that no field names."""
         if not self.by_name:
-            return self._vector(given)
-        x = np.array(self._filled(given, lenient), np.float64)
+            return self._vector(values)
+        x = np.array(self._filled(values, lenient), np.float64)
         if not (_abs(x) <= LARGEST).all():  # features that share a place add up
-            raise _say(self._path, f"at most {LARGEST:g} in size once added up", given)
+            raise _error(self._path, f"at most {LARGEST:g} in size once added up", values)
         return x
 
-    def many(self, given: list[Any], *, lenient: bool = False) -> tuple[F64, list[bool]]:
+    def many(self, batch: list[Any], *, lenient: bool = False) -> tuple[F64, list[bool]]:
         """The vectors of many at once, to the same bit, and which of them fit."""
-        n = len(given)
+        n = len(batch)
         if self.by_name:
             rows, fits = [], []
-            for one in given:
+            for one in batch:
                 try:
                     rows.append(self._filled(one, lenient))
                     fits.append(True)
@@ -126,15 +126,15 @@ class Encoder:
             ]
         x = np.zeros((n, self.size))
         try:
-            x[:, : self._size] = np.array(given, np.float64).reshape(n, self._size)
+            x[:, : self._size] = np.array(batch, np.float64).reshape(n, self._size)
             if self._features.constant:
                 x[:, -1] = 1.0
             if (_abs(x) <= LARGEST).all():
                 return x, [True] * n
-        except (TypeError, ValueError):  # of unequal length: which, is found one by one
+        except (TypeError, ValueError):  # of unequal length: one by one shows which
             pass
         fits = []
-        for i, one in enumerate(given):
+        for i, one in enumerate(batch):
             try:
                 x[i] = self(one, lenient=lenient)
                 fits.append(True)
@@ -142,37 +142,37 @@ class Encoder:
                 fits.append(False)
         return x, fits
 
-    def _filled(self, given: Any, lenient: bool) -> Any:
+    def _filled(self, features: Any, lenient: bool) -> Any:
         """The numbers of an object, in a list or in an array."""
-        if not isinstance(given, dict):
-            raise _say(self._path, "an object of features by name", given)
+        if not isinstance(features, dict):
+            raise _error(self._path, "an object of features by name", features)
         x: Any = [0.0] * self.size if self.size <= _SMALL else np.zeros(self.size)
         for f, at, part in self._parts:
-            value = given.get(f.name)
+            value = features.get(f.name)
             if value is not None:
                 part(self._path, f, value, x, at)
-        if not given.keys() <= self._known:
-            rest = given.keys() - self._known
+        if not features.keys() <= self._known:
+            rest = features.keys() - self._known
             if self._features.rest:
                 for name in sorted(rest):
-                    self._hash_rest(name, given[name], x)
+                    self._hash_rest(name, features[name], x)
             elif not lenient:
                 known = ", ".join(sorted(self._known)) or "none"
-                raise _say(self._path, f"made of known features ({known})", sorted(rest)[0])
+                raise _error(self._path, f"made of known features ({known})", sorted(rest)[0])
         if self._features.constant:
             x[-1] = 1.0
         return x
 
-    def _vector(self, given: Any) -> F64:
+    def _vector(self, values: Any) -> F64:
         size = self._size
-        if not isinstance(given, list) or len(given) != size:
-            came = f"{len(given)} of them" if isinstance(given, list) else given
-            raise _say(self._path, f"a list of {size} numbers", came)
+        if not isinstance(values, list) or len(values) != size:
+            came = f"{len(values)} of them" if isinstance(values, list) else values
+            raise _error(self._path, f"a list of {size} numbers", came)
         try:
             # sooner made than an array of NumPy's, which has the same memory
-            numbers = array("d", given)
+            numbers = array("d", values)
         except (TypeError, OverflowError):
-            raise _say(self._path, f"a list of {size} numbers", given) from None
+            raise _error(self._path, f"a list of {size} numbers", values) from None
         if self._features.constant:
             numbers.append(1.0)
         x = np.frombuffer(numbers) if numbers else np.zeros(0)
@@ -180,7 +180,7 @@ class Encoder:
         # small is looked at number by number
         total = sum(map(abs, numbers)) if size <= _FEW else _abs(x).sum()
         if not total <= LARGEST and not (_abs(x) <= LARGEST).all():
-            raise _say(self._path, f"numbers of at most {LARGEST:g} in size", given)
+            raise _error(self._path, f"numbers of at most {LARGEST:g} in size", values)
         return x
 
     def _hash_rest(self, name: str, value: Any, x: Any) -> None:
@@ -211,19 +211,19 @@ def _as_number(path: str, f: Field, value: Any, x: Any, at: int) -> None:
         _number(f"{path}.{f.name}", value)
     scaled = x[at] = (float(value) - f.mean) / f.scale
     if not -LARGEST <= scaled <= LARGEST:
-        raise _say(f"{path}.{f.name}", f"at most {LARGEST:g} in size once scaled", value)
+        raise _error(f"{path}.{f.name}", f"at most {LARGEST:g} in size once scaled", value)
 
 
 def _as_choice(path: str, f: Field, value: Any, x: Any, at: int) -> None:
     if not isinstance(value, str):
-        raise _say(f"{path}.{f.name}", "a text", value)
+        raise _error(f"{path}.{f.name}", "a text", value)
     if value in f.values:
         x[at + f.values.index(value)] = 1.0
 
 
 def _as_flag(path: str, f: Field, value: Any, x: Any, at: int) -> None:
     if not isinstance(value, bool):
-        raise _say(f"{path}.{f.name}", "true or false", value)
+        raise _error(f"{path}.{f.name}", "true or false", value)
     x[at] = float(value)
 
 
@@ -231,7 +231,7 @@ def _as_hash(path: str, f: Field, value: Any, x: Any, at: int) -> None:
     texts = value if isinstance(value, list) else [value]
     for text in texts:
         if not isinstance(text, str):
-            raise _say(f"{path}.{f.name}", "a text or a list of texts", value)
+            raise _error(f"{path}.{f.name}", "a text or a list of texts", value)
         place, sign = _place(text, f.size)
         x[at + place] += sign
 

@@ -73,7 +73,8 @@ class Engine:
             self._known = KnownDecisions(self.store)
             self._known.learn(_LEARN_AT_START)
             opened.pop_all()  # they stay open
-        self._seq, self._at = self.store.last_seq, self.store.last_at
+        # the last row, which may not be committed yet, and its time
+        self.seq, self._at = self.store.last_seq, self.store.last_at
         self._replicas = recovery.Replicas(self.store, self._snapshots)
 
     def _recover(self) -> int:
@@ -139,11 +140,6 @@ class Engine:
     # -- spaces -------------------------------------------------------------------------------
 
     @property
-    def seq(self) -> int:
-        """The last row; it may not be committed yet."""
-        return self._seq
-
-    @property
     def names(self) -> list[str]:
         """Of the spaces that serve, in order of the alphabet."""
         return sorted(self.spaces)
@@ -152,6 +148,9 @@ class Engine:
     def seqs(self) -> dict[str, int]:
         """The last row that each space has taken."""
         return {name: space.state.seq for name, space in self.spaces.items()}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.spaces
 
     def space(self, name: str) -> Space:
         """A space that serves."""
@@ -200,9 +199,9 @@ class Engine:
         return space
 
     def _config_row(self, number: int, kind: int, config_row: ConfigRow) -> Row:
-        self._seq += 1
+        self.seq += 1
         body = msgspec.msgpack.encode(config_row)
-        return Row(self._seq, self.now(), number, kind, None, body)
+        return Row(self.seq, self.now(), number, kind, None, body)
 
     def change(self, name: str, config: wire.SpaceConfig, token: Any = None) -> int:
         """Ask for other parameters; the version that will have them once it is built.
@@ -262,20 +261,20 @@ class Engine:
         self._decide(space, list(new.values()))
 
     def _decide(self, space: Space, requests: list[DecisionRequest]) -> None:
-        rows = space.decide(requests, self._seq + 1, self.now())
+        rows = space.decide(requests, self.seq + 1, self.now())
         if not rows:
             return
-        self._seq = rows[-1].seq
+        self.seq = rows[-1].seq
         decided = [one for one in requests if one.error is None]
-        self._known.add(space.number, self._seq, decided)
+        self._known.add(space.number, self.seq, decided)
         self.store.append(rows, [one.token for one in decided if one.token is not None])
 
     def reward(self, name: str, body: wire.RewardBody, token: Any = None) -> wire.RewardState:
         """What becomes of a reward."""
         space = self._writable(name)
         self._must_exist(space, body.decision_id)
-        row, state, changes = space.reward(body, self._seq + 1, self.now())
-        self._seq += 1
+        row, state, changes = space.reward(body, self.seq + 1, self.now())
+        self.seq += 1
         self._commit(space, [row], changes, token)
         return state
 
@@ -287,9 +286,9 @@ class Engine:
         """Whether a deferred decision was activated by this call."""
         space = self._writable(name)
         self._must_exist(space, key)
-        row = space.activate(key, self._seq + 1, self.now())
+        row = space.activate(key, self.seq + 1, self.now())
         if row is not None:
-            self._seq += 1
+            self.seq += 1
         self._commit(space, [] if row is None else [row], [], token)
         return row is not None
 
@@ -299,8 +298,8 @@ class Engine:
         unknown = [arm for arm in arms if arm not in space.state.policy.arms]
         if unknown:
             raise NotFoundError(f"$.arms must be arms of {name}, got {unknown[0]!r}.")
-        row = space.retire(arms, self._seq + 1, self.now())
-        self._seq += 1
+        row = space.retire(arms, self.seq + 1, self.now())
+        self.seq += 1
         self._commit(space, [row], [], token)
 
     def tick(self, token: Any = None, most: int | None = None) -> int | None:
@@ -315,10 +314,10 @@ class Engine:
         nexts = []
         for space in self.spaces.values():
             while True:
-                row, changes = space.expire(self._seq + 1, self.now(), most or 500)
+                row, changes = space.expire(self.seq + 1, self.now(), most or 500)
                 if row is None:
                     break
-                self._seq += 1
+                self.seq += 1
                 self._commit(space, [row], changes, token)
                 if most is not None:
                     break
@@ -342,9 +341,10 @@ class Engine:
 
     # -- snapshots and rebuilds ---------------------------------------------------------------
 
-    def in_force(self, name: str) -> ConfigRow:
-        """The configuration that a space serves with."""
-        return self._in_force[self.space(name).number]
+    def in_force(self, name: str) -> tuple[int, ConfigRow]:
+        """A space's number and the configuration that it serves with."""
+        number = self.space(name).number
+        return number, self._in_force[number]
 
     def wanted(self, name: str) -> tuple[int, ConfigRow]:
         """A space's number and the configuration asked for last, to be built from the log."""
@@ -353,7 +353,7 @@ class Engine:
 
     def snapshot(self, name: str) -> int:
         """Write what changed since the last snapshot; where no worker does it."""
-        return self._replicas.snapshot(self.space(name).number, self.in_force(name))
+        return self._replicas.snapshot(*self.in_force(name))
 
     def rebuilt(self, name: str) -> recovery.Rebuilt:
         """Build what is wanted here, from any thread; what ``swap`` takes."""

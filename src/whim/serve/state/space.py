@@ -35,7 +35,10 @@ from whim.types import F64
 __all__ = ["ConflictError", "DecisionRequest", "NotFoundError", "Space", "draws", "probability"]
 
 _REMEMBERED = 65_536  # rewards that closed a decision
-_DECISION = int(Kind.DECISION)
+# as plain names: an enumeration's members are slow to look up
+_DECISION, _REWARD = int(Kind.DECISION), int(Kind.REWARD)
+_LEARNT, _KEPT = RewardState.LEARNT, RewardState.KEPT
+_DUPLICATE, _LATE = RewardState.DUPLICATE, RewardState.LATE
 _encode = msgspec.msgpack.encode
 _json = msgspec.json.Encoder().encode
 
@@ -231,21 +234,21 @@ class Space:
     ) -> tuple[Row, RewardState, list[Change]]:
         """Take a reward for a decision that is known to exist."""
         waiting = self.state.pending.get(body.decision_id)
-        row = RewardRow(body.decision_id, body.value, RewardState.KEPT, None, body.reward_id)
+        row = RewardRow(body.decision_id, body.value, _KEPT, None, body.reward_id)
         if waiting is None or (at >= waiting.due and not waiting.deferred):
             again = body.reward_id is not None and self._learnt.get(row.id) == body.reward_id
-            row.state = RewardState.DUPLICATE if again else RewardState.LATE
+            row.state = _DUPLICATE if again else _LATE
         elif body.reward_id is not None and body.reward_id in (waiting.seen or ()):
-            row.state = RewardState.DUPLICATE
+            row.state = _DUPLICATE
         elif self.config.rewards.combine == "earliest":
             if waiting.count:
-                row.state = RewardState.DUPLICATE
+                row.state = _DUPLICATE
             elif not waiting.deferred:
-                row.state, row.learn = RewardState.LEARNT, body.value
+                row.state, row.learn = _LEARNT, body.value
                 self._remember(row.id, body.reward_id)
         logged = to_bytes(_encode, row)
         changes = self.state.apply_body(seq, at, row)
-        return Row(seq, at, self.number, Kind.REWARD, None, logged), row.state, changes
+        return Row(seq, at, self.number, _REWARD, None, logged), row.state, changes
 
     def _remember(self, key: str, reward_id: str | None) -> None:
         """What closed a decision, so that its repetition is called one: not part of the state."""

@@ -29,6 +29,10 @@ def _exercise(policy: Policy) -> None:
             policy.ranked_many(X, [[*arms], [*arms]])
         policy.update("a", x, 0.0)
         policy.update_many(arms, X, np.array([0.0, 1.0]))
+        if m:
+            policy.set_features(["a"], np.ones((1, m)))
+    policy.retire_arms(["a"])
+    policy.select(x, ["b"])
 
 
 def kernels_of(config: SpaceConfig) -> tuple[object, ...]:
