@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from http import HTTPStatus
 from typing import Any
@@ -77,8 +78,8 @@ def _operation(route: Route, schemas: dict[Any, dict[str, Any]]) -> dict[str, An
             replies[str(status)] = _problem(status, text)
     operation: dict[str, Any] = {
         "operationId": f"{_PREFIXES.get(route.tag, 'handlers')}_{route.handler.__name__}",
-        "summary": route.about, "tags": [route.tag], "parameters": _parameters(route),
-        "responses": replies,
+        "summary": inspect.getdoc(route.handler), "tags": [route.tag],
+        "parameters": _parameters(route), "responses": replies,
     }  # fmt: skip
     if route.takes is not None:
         operation["requestBody"] = {

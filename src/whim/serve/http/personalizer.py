@@ -106,7 +106,7 @@ def _renamed(message: str, places: list[int]) -> str:
 
 
 async def rank(service: Service, call: Call) -> RankResponse:
-    """Which action to show."""
+    """Rank actions, as the retired service did."""
     body: RankRequest = call.body
     out = set(body.excluded_actions or ())
     places = [i for i, a in enumerate(body.actions) if a.id not in out]
@@ -144,27 +144,24 @@ async def rank(service: Service, call: Call) -> RankResponse:
 
 
 async def reward(service: Service, call: Call) -> None:
-    """What came of a rank."""
+    """Reward an event, as the retired service did."""
     body = wire.RewardBody(decision_id=call.params["event"], value=call.body.value)
     name = await _space(service)
     await service.commit(lambda t: service.engine.reward(name, body, t))
 
 
 async def activate(service: Service, call: Call) -> None:
-    """A deferred rank was shown."""
+    """Activate an event, as the retired service did."""
     name = await _space(service)
     await service.commit(lambda t: service.engine.activate(name, call.params["event"], t))
 
 
 _BASE = "/personalizer/v1.0"
 ROUTES: list[Route] = [
-    Route(method="POST", path=_BASE + "/rank", handler=rank, scope="decide", takes=RankRequest,
-          gives=RankResponse, status=201, problems=(409,), tag="personalizer",
-          about="Rank actions, as the retired service did."),
-    Route(method="POST", path=_BASE + "/events/{event}/reward", handler=reward, scope="reward",
-          takes=RewardRequest, status=204, problems=(404,), tag="personalizer",
-          about="Reward an event, as the retired service did."),
-    Route(method="POST", path=_BASE + "/events/{event}/activate", handler=activate, scope="reward",
-          status=204, problems=(404,), tag="personalizer",
-          about="Activate an event, as the retired service did."),
+    Route("POST", _BASE + "/rank", rank, scope="decide", takes=RankRequest, gives=RankResponse,
+          status=201, problems=(409,), tag="personalizer"),
+    Route("POST", _BASE + "/events/{event}/reward", reward, scope="reward", takes=RewardRequest,
+          status=204, problems=(404,), tag="personalizer"),
+    Route("POST", _BASE + "/events/{event}/activate", activate, scope="reward", status=204,
+          problems=(404,), tag="personalizer"),
 ]  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -76,9 +75,3 @@ def problem_of(error: Exception) -> ProblemError | None:
             first = _FIRST.match(text)
             return ProblemError(status, code, text, first.group(1) if first else None)
     return None
-
-
-def shown(value: Any) -> str:
-    """A value in a message, cut short."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

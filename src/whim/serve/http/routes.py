@@ -39,13 +39,12 @@ class Query(msgspec.Struct, frozen=True):
     about: str
 
 
-class Route(msgspec.Struct, kw_only=True, frozen=True):
-    """One method of one path."""
+class Route(msgspec.Struct, frozen=True):
+    """One method of one path; its handler's docstring is its summary in the document."""
 
     method: str
     path: str
     handler: Callable[[Service, Call], Awaitable[Any]]
-    about: str
     scope: str | None = "read"  # None: needs no key
     takes: Any = None
     gives: Any = None

@@ -14,10 +14,9 @@ import msgspec
 from whim.errors import WhimError
 from whim.serve.jobs.worker import Task, Worker, WorkerError, join_state
 from whim.serve.log.rows import ConfigRow
-from whim.serve.log.store import pack_changes
 from whim.serve.logging import get as get_log
 from whim.serve.state.engine import Engine
-from whim.serve.state.recovery import BusyError, Rebuilt, decode_changes
+from whim.serve.state.recovery import BusyError, Rebuilt
 from whim.serve.state.space import NotFoundError
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.warm import compile_for, kernels_of
@@ -191,12 +190,10 @@ class Background:
         number, wanted = engine.wanted(name)
         try:
             await self._commit(engine.sync)
-            encoded, parts = await self._run_alone(Task("rebuild", number, wanted))
+            packed, parts = await self._run_alone(Task("rebuild", number, wanted))
             state = await asyncio.to_thread(SpaceState.from_bytes, *join_state(parts))
-            changes = decode_changes(encoded)
             await self.compile(state.config)
-            changes += await asyncio.to_thread(engine.catch_up, state, number)
-            packed = await asyncio.to_thread(pack_changes, number, state.version, changes)
+            packed += await asyncio.to_thread(engine.catch_up, state, number)
             rebuilt = Rebuilt(number, state, packed)
             await self._commit(lambda token: engine.swap(name, rebuilt, token))
             self._log.info("rebuilt", space=name, version=wanted.version, skipped=state.skipped)

@@ -14,6 +14,7 @@ from whim.serve.jobs import whatif
 from whim.serve.jobs.trim import trim
 from whim.serve.jobs.worker import Task, split_state
 from whim.serve.log.reader import LogReader
+from whim.serve.log.store import Packed, pack_changes
 from whim.serve.state import recovery
 from whim.serve.state.snapshots import Snapshots
 from whim.serve.state.warm import compile_for
@@ -63,10 +64,11 @@ class Tasks:
                 problem = str(error)
         return None if problem == "ok" else str(problem)
 
-    def _rebuild(self, task: Task, progress: Progress) -> tuple[bytes, list[bytes]]:
+    def _rebuild(self, task: Task, progress: Progress) -> tuple[list[Packed], list[bytes]]:
         last = max(1, self._reader.last()[0])
         state, changes = recovery.rebuild(
             self._reader, task.number, task.config_row,
             lambda seq: progress(min(1.0, seq / last)),
         )  # fmt: skip
-        return recovery.encode_changes(changes), split_state(*state.to_bytes())
+        packed = pack_changes(task.number, state.version, changes)
+        return packed, split_state(*state.to_bytes())

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
+import json
 import os
 import random
 import sqlite3
@@ -22,7 +23,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from whim.serve.jobs.cursors import Cursors
 from whim.serve.logging import get
 from whim.serve.settings import ConfigError, Settings, Webhook
 from whim.version import __version__
@@ -35,6 +35,15 @@ __all__ = ["Webhooks", "signature", "wait_before"]
 Read = Callable[[str, int], list[dict[str, Any]]]
 
 _AT_ONCE = 4  # requests to one address, whatever the number of its spaces
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS hook (
+  url TEXT PRIMARY KEY, since INTEGER NOT NULL, spaces TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS cursor (
+  url TEXT NOT NULL, space TEXT NOT NULL, seq INTEGER NOT NULL, done INTEGER NOT NULL,
+  PRIMARY KEY (url, space)
+) STRICT, WITHOUT ROWID;
+"""
 
 
 def wait_before(attempt: int) -> float:
@@ -45,6 +54,62 @@ def wait_before(attempt: int) -> float:
 def signature(secret: bytes, timestamp: str, body: bytes) -> str:
     """What ``Whim-Signature`` says of a body sent at ``timestamp``."""
     return "sha256=" + hmac.digest(secret, timestamp.encode() + b"." + body, "sha256").hex()
+
+
+class _Cursors:
+    """How far each address has come. Addresses are kept as hashes: they may hold secrets."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._connection = self._open(path)
+        except sqlite3.OperationalError as error:
+            raise ConfigError(f"{path.name} must be writable: {error}.") from None
+        except sqlite3.DatabaseError:
+            for ending in ("", "-wal", "-shm"):
+                old = path.with_name(path.name + ending)
+                if old.exists():
+                    old.replace(old.with_name(old.name + ".damaged"))
+            get("webhooks").error(
+                "cursors were damaged and are set aside: what was not delivered yet will not be"
+            )
+            self._connection = self._open(path)
+
+    @staticmethod
+    def _open(path: Path) -> sqlite3.Connection:
+        made = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=1000"):
+                made.execute(f"PRAGMA {pragma}")  # a cursor that is lost only sends again
+            made.executescript(_SCHEMA)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def hook(self, url: str) -> tuple[int, list[str]] | None:
+        row = self._connection.execute(
+            "SELECT since, spaces FROM hook WHERE url=?", (url,)
+        ).fetchone()
+        return None if row is None else (row[0], json.loads(row[1]))
+
+    def meet(self, url: str, since: int, spaces: list[str]) -> None:
+        self._connection.execute(
+            "INSERT OR REPLACE INTO hook VALUES (?,?,?)", (url, since, json.dumps(spaces))
+        )
+
+    def read(self, url: str, space: str) -> tuple[int, int] | None:
+        row: tuple[int, int] | None = self._connection.execute(
+            "SELECT seq, done FROM cursor WHERE url=? AND space=?", (url, space)
+        ).fetchone()
+        return row
+
+    def write(self, url: str, space: str, seq: int, done: int) -> None:
+        self._connection.execute(
+            "INSERT OR REPLACE INTO cursor VALUES (?,?,?,?)", (url, space, seq, done)
+        )
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 class _Hook:
@@ -117,9 +182,9 @@ class Webhooks:
         self._lanes: dict[tuple[str, str], tuple[asyncio.Task[None], asyncio.Event]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
-        self._cursors: Cursors | None = None
+        self._cursors: _Cursors | None = None
         if self._hooks:
-            self._cursors = Cursors(data / "webhooks.db")
+            self._cursors = _Cursors(data / "webhooks.db")
             try:
                 self._meet(self._cursors)
             except sqlite3.Error as error:
@@ -128,7 +193,7 @@ class Webhooks:
 
     # -- where to begin -----------------------------------------------------------------------
 
-    def _meet(self, cursors: Cursors) -> None:
+    def _meet(self, cursors: _Cursors) -> None:
         """A new address begins now, and so does a space that an old one did not ask for."""
         for hook in self._hooks:
             known, wanted = cursors.hook(hook.id), sorted(hook.settings.spaces)

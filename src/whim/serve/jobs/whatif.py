@@ -285,7 +285,7 @@ def _warnings(replay: _Replay, n: int, unfair: int, effective: float) -> list[st
     if effective < _FEW:
         warnings.append(
             f"The estimate stands on the equivalent of {effective:.0f} decisions only: take it as "
-            "a hint. More exploration, or a longer log, would say more."
+            "a hint. More exploration, or a longer log, would tell more."
         )
     if replay.skipped:
         warnings.append(f"{replay.skipped} decisions do not fit these features and were left out.")

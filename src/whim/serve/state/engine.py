@@ -21,7 +21,7 @@ from whim.serve import wire
 from whim.serve.log.configs import config_histories
 from whim.serve.log.lock import DataLock
 from whim.serve.log.rows import Change, ConfigRow, Kind, Row
-from whim.serve.log.store import OnCommit, Store, StoreError, pack_changes
+from whim.serve.log.store import OnCommit, Packed, Store, StoreError, pack_changes
 from whim.serve.state import recovery
 from whim.serve.state.known import KnownDecisions
 from whim.serve.state.policy import as_logged
@@ -372,9 +372,10 @@ class Engine:
         """Versions that cannot be built, by the number of their space."""
         return {number: version for number, (version, _) in self._failed.items()}
 
-    def catch_up(self, state: SpaceState, number: int) -> list[Change]:
+    def catch_up(self, state: SpaceState, number: int) -> list[Packed]:
         """Fold what was committed since a rebuild began, so that little is left for ``swap``."""
-        return recovery.advance(self.store, state, number)
+        changes = recovery.advance(self.store, state, number)
+        return pack_changes(number, state.version, changes)
 
     def swap(self, name: str, rebuilt: recovery.Rebuilt, token: Any = None) -> None:
         """Let a rebuilt state serve, after the last few rows; on the thread that serves."""
@@ -384,7 +385,7 @@ class Engine:
         if space.number != number or config_row.version != state.version:
             raise recovery.BusyError(f"the configuration of {name} changed during the rebuild.")
         self.store.flush()
-        packed = packed + pack_changes(number, state.version, self.catch_up(state, number))
+        packed = packed + self.catch_up(state, number)
         row = self._config_row(number, Kind.BUILT, config_row)
         state.seq = row.seq
         space.swap(state)

@@ -12,8 +12,6 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
-import msgspec
-
 from whim.errors import WhimError
 from whim.serve.log.reader import LogReader, StoreError
 from whim.serve.log.rows import Change, ConfigRow, Raw
@@ -21,11 +19,9 @@ from whim.serve.log.store import Packed
 from whim.serve.state.base import begin, read_base, remains, rows_of
 from whim.serve.state.snapshots import Snapshots
 from whim.serve.state.space_state import SpaceState
-from whim.types import ChangeEvent
 
 __all__ = [
-    "BusyError", "Rebuilt", "Replicas", "advance", "advance_all", "decode_changes",
-    "encode_changes", "rebuild", "start",
+    "BusyError", "Rebuilt", "Replicas", "advance", "advance_all", "rebuild", "start",
 ]  # fmt: skip
 
 Progress = Callable[[int], None]
@@ -165,42 +161,3 @@ class Replicas:
     def forget(self, number: int) -> None:
         """Forget a space that was retired."""
         self._states.pop(number, None)
-
-
-# -- changes, from one process to another -----------------------------------------------------
-
-
-class _Event(msgspec.Struct, array_like=True):
-    """A ``ChangeEvent``, its fields in their order, of arms as the service names them."""
-
-    arm: str | int | None
-    step: int
-    plays: int
-    statistic: float
-    threshold: float
-    theta_before: tuple[float, ...]
-    theta_after: tuple[float, ...]
-    window: int
-    began: int | None
-    p_value: float | None
-    direction: tuple[float, ...]
-    group: str | int | None
-
-
-_NAMES = _Event.__struct_fields__
-
-
-def encode_changes(changes: list[Change]) -> bytes:
-    """Changes as bytes."""
-    return msgspec.msgpack.encode(
-        [(c.seq, c.at, [getattr(c.event, name) for name in _NAMES]) for c in changes]
-    )
-
-
-def decode_changes(data: bytes) -> list[Change]:
-    """What ``encode_changes`` made."""
-    stored = msgspec.msgpack.decode(data, type=list[tuple[int, int, _Event]])
-    return [
-        Change(seq, at, ChangeEvent(**{name: getattr(event, name) for name in _NAMES}))
-        for seq, at, event in stored
-    ]

@@ -14,18 +14,8 @@ import numpy as np
 from whim.checks import LARGEST
 from whim.errors import InvalidInputError, WhimError
 from whim.serve import wire
-from whim.serve.log.rows import (
-    Activation,
-    ArmsRow,
-    Change,
-    DecisionRow,
-    Expiry,
-    FeatureValues,
-    Kind,
-    RewardRow,
-    Row,
-    answer_of,
-)
+from whim.serve.log import rows as log_rows
+from whim.serve.log.rows import Change, FeatureValues, Kind, Row
 from whim.serve.state.loggable import canonical, check_loggable, to_bytes
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.stats import MICRO
@@ -188,13 +178,13 @@ class Space:
         order, numbers = ranked
         wanted = order[0]
         place, mode, chance = self._draw(key, wanted, len(ids))
-        request.row = DecisionRow(
+        request.row = log_rows.DecisionRow(
             key, body.context, ids, features, place, chance, mode, body.deferred,
             at + self._wait, wanted, request.digest, state.version, order, numbers,
         )  # fmt: skip
 
     def _encode_answer(self, request: DecisionRequest) -> None:
-        request.answer = to_bytes(_json, answer_of(self.name, request.row), request.row)
+        request.answer = to_bytes(_json, log_rows.answer_of(self.name, request.row), request.row)
 
     def _encode_row(self, request: DecisionRequest) -> None:
         request.logged = to_bytes(_encode, request.row, request.row)
@@ -234,7 +224,7 @@ class Space:
     ) -> tuple[Row, RewardState, list[Change]]:
         """Take a reward for a decision that is known to exist."""
         waiting = self.state.pending.get(body.decision_id)
-        row = RewardRow(body.decision_id, body.value, _KEPT, None, body.reward_id)
+        row = log_rows.RewardRow(body.decision_id, body.value, _KEPT, None, body.reward_id)
         if waiting is None or (at >= waiting.due and not waiting.deferred):
             again = body.reward_id is not None and self._learnt.get(row.id) == body.reward_id
             row.state = _DUPLICATE if again else _LATE
@@ -263,7 +253,7 @@ class Space:
         if waiting is None or not waiting.deferred:
             return None
         due = at + self._wait
-        row = Activation(key, due)
+        row = log_rows.Activation(key, due)
         self.state.apply_body(seq, at, row)
         heapq.heappush(self._due, (due, key))
         return Row(seq, at, self.number, Kind.ACTIVATION, None, _encode(row))
@@ -285,13 +275,13 @@ class Space:
             closed.append((key, learn))
         if not closed:
             return None, []
-        row = Expiry(closed)
+        row = log_rows.Expiry(closed)
         changes = self.state.apply_body(seq, at, row)
         return Row(seq, at, self.number, Kind.EXPIRY, None, _encode(row)), changes
 
     def retire(self, arms: list[str | int], seq: int, at: int) -> Row:
         """Retire arms by hand."""
-        row = ArmsRow(arms)
+        row = log_rows.ArmsRow(arms)
         self.state.apply_body(seq, at, row)
         return Row(seq, at, self.number, Kind.ARMS, None, _encode(row))
 

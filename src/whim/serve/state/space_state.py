@@ -17,18 +17,8 @@ from msgspec import Struct
 from whim.errors import InvalidInputError
 from whim.policies import from_bytes
 from whim.serve import wire
-from whim.serve.log.rows import (
-    DECODERS,
-    Activation,
-    ArmsRow,
-    Change,
-    Expiry,
-    FeatureValues,
-    Kind,
-    Raw,
-    RewardRow,
-    Row,
-)
+from whim.serve.log import rows as log_rows
+from whim.serve.log.rows import DECODERS, Change, FeatureValues, Kind, Raw, Row
 from whim.serve.state.policy import build
 from whim.serve.state.stats import Pending, Stats
 from whim.serve.wire import RewardState
@@ -217,19 +207,19 @@ class SpaceState:
 
     def apply_body(self, seq: int, at: int, row: Any) -> list[Change]:
         """Take a reward, an end of waiting, an activation, or arms that were retired."""
-        if type(row) is RewardRow:
+        if type(row) is log_rows.RewardRow:
             return self._apply_reward(seq, at, row)
         self.seq = seq
-        if type(row) is Expiry:
+        if type(row) is log_rows.Expiry:
             changes = []
             for key, learn in row.closed:
                 changes += self._close(seq, at, key, learn)
             return changes
-        if type(row) is Activation:
+        if type(row) is log_rows.Activation:
             waiting = self.pending.get(row.id)
             if waiting is not None:
                 waiting.deferred, waiting.due = False, row.due
-        elif type(row) is ArmsRow:
+        elif type(row) is log_rows.ArmsRow:
             live = [arm for arm in row.retired if arm in self._arms]
             if live:
                 self._learn_updates()
@@ -241,7 +231,7 @@ class SpaceState:
                     self._features.pop(arm, None)
         return []
 
-    def _apply_reward(self, seq: int, at: int, row: RewardRow) -> list[Change]:
+    def _apply_reward(self, seq: int, at: int, row: log_rows.RewardRow) -> list[Change]:
         self.seq, state = seq, row.state
         self.stats.rewarded(state)
         waiting = self.pending.get(row.id)
