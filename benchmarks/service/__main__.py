@@ -1,7 +1,7 @@
 """``python -m benchmarks.service``: the service under load, as ratios in one run.
 
-Load beside the no-op stack, memory over a million decisions, recovery, decisions while the
-clerk works, and the news world. Exit code 1 if a bar is missed.
+Load beside the no-op stack, memory over a million decisions, recovery, decisions while a
+worker works, and the news world. Exit code 1 if a bar is missed.
 """
 
 from __future__ import annotations

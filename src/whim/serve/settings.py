@@ -45,7 +45,7 @@ class Settings(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     host: Annotated[str, Meta(min_length=1, max_length=255)] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8126
     max_body: Annotated[int, Meta(ge=1024, le=2**30)] = 2 * 1024 * 1024
-    rate: Annotated[float, Meta(ge=0, le=1e9)] = 0.0  # requests a second for each caller
+    rate: Annotated[float, Meta(ge=0, le=1e9)] = 0.0  # requests per second for each caller
     burst: Annotated[int, Meta(ge=1, le=10**9)] = 100
     snapshot_seconds: _Seconds = 60.0
     retention_days: Annotated[float, Meta(gt=0, le=100_000)] | None = None

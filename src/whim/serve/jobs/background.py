@@ -50,16 +50,8 @@ class Job(msgspec.Struct):
 class Background:
     """Snapshots, rebuilds, what-ifs, compiling, retention and the check of the log.
 
-    Parameters
-    ----------
-    engine, data
-        The engine, and its data directory.
-    commit
-        Calls the engine with a token, and waits until that has come back.
-    spawn
-        Starts a task that ends with the service.
-    on_snapshot
-        Called with the name of a space whose snapshot was written.
+    ``commit`` calls the engine with a token and waits until that has come back; ``spawn`` starts a
+    task that ends with the service.
     """
 
     def __init__(

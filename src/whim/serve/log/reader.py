@@ -30,13 +30,7 @@ class StoreError(WhimError):
 
 
 class LogReader:
-    """The committed log; needs no lock and no service.
-
-    Parameters
-    ----------
-    path
-        The database of a log. It is never written to.
-    """
+    """The committed log; needs no lock and no service, and writes nothing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -65,14 +65,7 @@ class Store(LogReader):
     """The log, and the changes found while folding it.
 
     Writing is for one thread, reading for any. ``on_commit`` is called on an event loop once there
-    is one (``attach``); without, by ``append`` and ``flush``.
-
-    Parameters
-    ----------
-    path
-        The database; made if it is not there.
-    on_commit
-        Called once per commit.
+    is one (``attach``); without, by ``append`` and ``flush``. The database is made if need be.
     """
 
     def __init__(self, path: Path, on_commit: OnCommit | None = None) -> None:

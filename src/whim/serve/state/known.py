@@ -16,13 +16,7 @@ __all__ = ["KnownDecisions"]
 
 
 class KnownDecisions:
-    """The decisions of all spaces.
-
-    Parameters
-    ----------
-    store
-        The log, which knows those that are committed.
-    """
+    """The decisions of all spaces; the store knows those that are committed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

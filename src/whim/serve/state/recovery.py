@@ -133,13 +133,7 @@ def rebuild(
 
 
 class Replicas:
-    """States that follow the log from one snapshot to the next, beside those that serve.
-
-    Parameters
-    ----------
-    reader, snapshots
-        Where rows come from, and where pages go to.
-    """
+    """States that follow the log from one snapshot to the next, beside those that serve."""
 
     def __init__(self, reader: LogReader, snapshots: Snapshots) -> None:
         self._reader, self._snapshots = reader, snapshots
