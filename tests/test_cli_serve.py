@@ -360,7 +360,7 @@ def test_the_demo_from_start_to_end(tmp_path: Path) -> None:
     assert re.search(r"open http://127\.0\.0\.1:\d+/spaces/newspaper\n", done.stdout)
     assert "sport bores everybody" in done.stdout
     assert re.search(r"click rate +\d+\.\d% of .* with whim", done.stdout)
-    assert re.search(r"changes +\d of 4 found", done.stdout)
+    assert re.search(r"changes +\d of 4 detected", done.stdout)
     assert done.stderr == ""
     found = json.loads(said("rebuild", "--data", str(data), "--json"))["spaces"]
     assert found[0]["space"] == "newspaper"

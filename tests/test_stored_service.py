@@ -123,3 +123,11 @@ def test_the_openapi_document_is_the_same_but_for_descriptions(tmp_path: Path) -
     for document in (found, before):
         del document["info"]["version"]
     assert found == before
+
+
+def test_paths_that_the_documentation_named_still_lead_there() -> None:
+    from whim.serve import encode, webhooks
+    from whim.serve.jobs.webhooks import signature
+    from whim.serve.state.encode import Encoder
+
+    assert (encode.Encoder, webhooks.signature) == (Encoder, signature)

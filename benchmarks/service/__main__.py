@@ -91,7 +91,7 @@ def load(folder: Path, rounds: int, seconds: float) -> dict[str, Any]:
 
 
 def memory(folder: Path, decisions: int) -> dict[str, Any]:
-    """Resident megabytes of the service, its scribe and clerk; decisions come and expire."""
+    """Resident megabytes of the service, its log writer and worker; decisions come and expire."""
     found = []
     with running.service(folder / "memory", "snapshot_seconds = 10\n") as (port, process):
         running.ask(port, "POST", "/v1/spaces", {**SPACE, "rewards": {"wait_seconds": 20}})
