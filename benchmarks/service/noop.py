@@ -66,7 +66,7 @@ def main() -> None:
     listening.bind(("127.0.0.1", int(sys.argv[1])))
     answer = body()
 
-    async def only_answer(host: Service, call: Any) -> bytes:
+    async def only_answer(service: Service, call: Any) -> bytes:
         return answer
 
     async def serve(data: str) -> None:
