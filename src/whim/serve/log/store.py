@@ -52,13 +52,7 @@ class Commit(NamedTuple):
 
 
 OnCommit = Callable[[Commit], None]
-
-
-class _Batch(NamedTuple):
-    rows: list[Row]
-    packed: list[Packed]
-    changes: list[tuple[int, Change]]
-    tokens: list[Any]
+_Batch = tuple[list[Row], list[Packed], list[tuple[int, Change]], list[Any]]
 
 
 class Store(LogReader):
@@ -127,7 +121,7 @@ class Store(LogReader):
         ``packed`` are changes to be stored with them, and ``changes`` those of them that are new
         and come back by ``on_commit`` too.
         """
-        self._queued.append(_Batch(rows, packed or [], changes or [], tokens))
+        self._queued.append((rows, packed or [], changes or [], tokens))
         if self._loop is None:
             self.receive()
             self.send()
@@ -145,10 +139,10 @@ class Store(LogReader):
             rows: list[Row] = []
             packed: list[Packed] = []
             n = size = 0
-            for batch in self._queued:
-                rows += batch.rows
-                packed += batch.packed
-                size += sum([len(row[5]) for row in batch.rows])
+            for some, more, _, _ in self._queued:
+                rows += some
+                packed += more
+                size += sum([len(row[5]) for row in some])
                 n += 1
                 if size >= _MOST_BYTES or len(rows) >= _MOST_ROWS:
                     break
@@ -193,11 +187,11 @@ class Store(LogReader):
         batches, self._in_flight = self._in_flight, []
         tokens: list[Any] = []
         changes: list[tuple[int, Change]] = []
-        for batch in batches:
-            tokens += batch.tokens
-            changes += batch.changes
-            if batch.rows and self.failed is None:
-                self.committed = batch.rows[-1].seq
+        for rows, _, some, waiting in batches:
+            tokens += waiting
+            changes += some
+            if rows and self.failed is None:
+                self.committed = rows[-1].seq
         if self._on_commit is not None and (tokens or changes):
             with contextlib.suppress(Exception):  # nobody is listening any more
                 self._on_commit(Commit(tokens, changes if self.failed is None else [], self.failed))
