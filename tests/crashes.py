@@ -24,9 +24,9 @@ from typing import Any
 
 import msgspec
 
-from whim.serve import fold, wire
-from whim.serve.engine import Engine
-from whim.serve.fold import Fold
+from whim.serve.log import rows
+from whim.serve.state.engine import Engine
+from whim.serve.state.space_state import SpaceState
 
 if sys.platform != "win32":
     import resource
@@ -113,14 +113,14 @@ def no_more_room(service: Service, room: int = 200_000) -> None:
 
 
 def children(service: Service, kind: str = "") -> list[int]:
-    """Processes that the service has started: its ``scribe``, or a ``clerk``, or all."""
+    """Processes that the service has started: its ``log_writer``, or a ``worker``, or all."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             fields = stat.read_text().rpartition(")")[2].split()
             if int(fields[1]) == service.process.pid and fields[0] != "Z":
                 said = stat.with_name("cmdline").read_text().split("\0")
-                if any(word.endswith(("serve." + kind, kind + ".py")) for word in said) or not kind:
+                if any(word.endswith(("." + kind, kind + ".py")) for word in said) or not kind:
                     found.append(int(stat.parent.name))
     return found
 
@@ -194,8 +194,8 @@ class Told:
         self.wrong: list[Any] = []
 
 
-def _answer(row: wire.DecisionRow) -> Any:
-    return json.loads(msgspec.json.encode(wire.answered(SPACE, row)))
+def _answer(row: rows.DecisionRow) -> Any:
+    return json.loads(msgspec.json.encode(rows.answer_of(SPACE, row)))
 
 
 def check(data: Path, told: Told) -> tuple[int, int]:
@@ -203,7 +203,7 @@ def check(data: Path, told: Told) -> tuple[int, int]:
     engine = Engine(data)
     try:
         space = engine.space(SPACE)
-        whole = Fold(space.fold.config, space.fold.version)
+        whole = SpaceState(space.state.config, space.state.version)
         decisions: dict[str, Any] = {}
         rewards: Counter[str] = Counter()
         learnt: Counter[str] = Counter()
@@ -212,18 +212,18 @@ def check(data: Path, told: Told) -> tuple[int, int]:
         for row in engine.store.rows(0, None, space.number):
             whole.apply(row)
             count += 1
-            if row.kind == fold.DECISION:
-                body = msgspec.msgpack.decode(row.body, type=wire.DecisionRow)
+            if row.kind == rows.Kind.DECISION:
+                body = msgspec.msgpack.decode(row.body, type=rows.DecisionRow)
                 assert body.id not in decisions, f"{body.id} was decided twice"
                 decisions[body.id] = _answer(body)
-            elif row.kind == fold.REWARD:
-                reward = msgspec.msgpack.decode(row.body, type=wire.RewardRow)
+            elif row.kind == rows.Kind.REWARD:
+                reward = msgspec.msgpack.decode(row.body, type=rows.RewardRow)
                 assert reward.reward_id is not None
                 rewards[reward.reward_id] += 1
                 states.setdefault(reward.reward_id, set()).add(reward.state)
                 learnt[reward.id] += reward.learn is not None
-            elif row.kind == fold.EXPIRY:
-                for key, learn in msgspec.msgpack.decode(row.body, type=wire.Expiry).closed:
+            elif row.kind == rows.Kind.EXPIRY:
+                for key, learn in msgspec.msgpack.decode(row.body, type=rows.Expiry).closed:
                     learnt[key] += learn is not None
         for key, answer in told.decisions.items():
             assert key in decisions, f"{key} was acknowledged and is lost"
@@ -233,7 +233,7 @@ def check(data: Path, told: Told) -> tuple[int, int]:
             assert state in states[key], f"reward {key} was told {state}, logged {states[key]}"
         twice = [key for key, n in learnt.items() if n > 1]
         assert not twice, f"learnt twice: {twice[:5]}"
-        assert space.fold.digest() == whole.digest(), "the state must be the fold of the log"
+        assert space.state.digest() == whole.digest(), "the state must be the fold of the log"
         return count, sum(rewards.values())
     finally:
         engine.close()
@@ -264,10 +264,9 @@ def kills(data: Path, times: int, seed: int = 0, workers: int = 4, most: float =
                 worker.join(30)
             retry = [worker.flying for worker in crew]
         assert not told.wrong, told.wrong[:3]
-        rows, rewards = check(data, told)
+        count, _ = check(data, told)
         sys.stderr.write(
             f"kill {turn + 1}: {len(told.decisions)} decisions and {len(told.rewards)} rewards "
-            f"acknowledged, all among {rows} rows\n"
+            f"acknowledged, all among {count} rows\n"
         )
-        del rewards
     return told

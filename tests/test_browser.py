@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.crashes import Service, no_more_room
-from whim.serve.keys import Keys
+from whim.serve.http.keys import Keys
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 expect = sync_api.expect

@@ -25,9 +25,9 @@ from whim.cli.app import app
 from whim.client import Change
 from whim.errors import WhimError
 from whim.serve import wire
-from whim.serve.engine import Engine
-from whim.serve.fold import Fold
-from whim.serve.space import Asked, Space
+from whim.serve.state.engine import Engine
+from whim.serve.state.space import DecisionRequest, Space
+from whim.serve.state.space_state import SpaceState
 
 
 def run(*arguments: str) -> Any:
@@ -263,8 +263,8 @@ def test_rebuild_from_the_whole_log_is_what_a_restart_would_have(tmp_path: Path)
 
 def test_rebuild_says_so_if_they_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(tmp_path, 100)
-    real = Fold.digest
-    monkeypatch.setattr(Fold, "digest", lambda self: real(self) + str(id(self)))
+    real = SpaceState.digest
+    monkeypatch.setattr(SpaceState, "digest", lambda self: real(self) + str(id(self)))
     done = run("rebuild", "--data", str(tmp_path), "--space", "news")
     assert done.exit_code == 1
     assert "DIFFERENT" in done.stdout
@@ -319,7 +319,7 @@ def test_the_demo_s_changes_are_found_within_it() -> None:
     found: dict[str, float] = {}
     extra = 0
     paper = readers.Newspaper(seconds, lambda now, shift: made.update({shift.section: now}))
-    space = Space(1, "s", Fold(msgspec.convert(readers.CONFIG, wire.SpaceConfig)))
+    space = Space(1, "s", SpaceState(msgspec.convert(readers.CONFIG, wire.SpaceConfig)))
     waiting: list[tuple[float, str, float]] = []
     seq = 0
     for i in range(seconds * rate):
@@ -330,7 +330,7 @@ def test_the_demo_s_changes_are_found_within_it() -> None:
             candidates=list(readers.SECTIONS), context=reader, decision_id=str(i)
         )
         seq += 2
-        one = Asked(body)
+        one = DecisionRequest(body)
         space.decide([one], seq, int(now * 1e6))
         answer = msgspec.json.decode(one.answer, type=wire.Answer)
         waiting.append((now + 0.7, str(i), paper.clicks(reader, str(answer.arm))))
@@ -360,7 +360,7 @@ def test_the_demo_from_start_to_end(tmp_path: Path) -> None:
     assert re.search(r"open http://127\.0\.0\.1:\d+/spaces/newspaper\n", done.stdout)
     assert "sport bores everybody" in done.stdout
     assert re.search(r"click rate +\d+\.\d% of .* with whim", done.stdout)
-    assert re.search(r"changes +\d of 4 found", done.stdout)
+    assert re.search(r"changes +\d of 4 detected", done.stdout)
     assert done.stderr == ""
     found = json.loads(said("rebuild", "--data", str(data), "--json"))["spaces"]
     assert found[0]["space"] == "newspaper"
@@ -384,10 +384,10 @@ def test_the_demo_says_what_was_found(capsys: pytest.CaptureFixture[str]) -> Non
     show.summary()
     text = capsys.readouterr().out
     assert "  18.0 s  the season is over: sport bores everybody\n" in text
-    assert "  20.0 s  → found: sport, 2.0 s after (device=phone +0.50 → +0.10)\n" in text
-    assert text.count("none, or one seen twice") == 2
+    assert "  20.0 s  → detected: sport, 2.0 s after (device=phone +0.50 → +0.10)\n" in text
+    assert text.count("a false alarm, or a duplicate") == 2
     assert "44.0% of 1,000 readers with whim, 21.0% of 100 held back" in text
-    assert "1 of 2 found, and 2 found that were none" in text
+    assert "1 of 2 detected, and 2 false alarms" in text
 
 
 def test_the_demo_is_stopped_and_leaves_nothing(tmp_path: Path) -> None:

@@ -14,11 +14,13 @@ import pytest
 
 from tests.clocks import Clock
 from whim.errors import InvalidInputError
-from whim.serve import fold, wire
-from whim.serve.engine import BusyError, Engine
-from whim.serve.fold import Fold
-from whim.serve.space import ConflictError, NotFoundError, draws
-from whim.serve.store import StoreError
+from whim.serve import wire
+from whim.serve.log.rows import DECODERS, Kind
+from whim.serve.log.store import StoreError
+from whim.serve.state.engine import Engine
+from whim.serve.state.recovery import BusyError
+from whim.serve.state.space import ConflictError, NotFoundError, draws
+from whim.serve.state.space_state import SpaceState
 
 SECOND = 1_000_000_000
 ANSWER = msgspec.json.Decoder(wire.Answer)
@@ -96,14 +98,14 @@ def traffic(engine, clock, name, steps, seed):
         if dice.random() < 0.3:
             engine.tick()
         if t == steps // 2:
-            engine.retire_arms(name, [engine.space(name).fold.policy.arms[0]])
+            engine.retire_arms(name, [engine.space(name).state.policy.arms[0]])
     engine.store.flush()
 
 
 def folded(engine, name):
     """The space from the whole log, by rows alone."""
     space = engine.space(name)
-    held = Fold(space.config, space.fold.version)
+    held = SpaceState(space.config, space.state.version)
     for row in engine.store.rows(space=space.number):
         held.apply(row)
     return held
@@ -113,8 +115,8 @@ def folded(engine, name):
 def test_the_fold_of_the_log_is_the_live_state_bit_for_bit(engine, clock, kind):
     engine.create("s", CONFIGS[kind])
     traffic(engine, clock, "s", 150, seed=1)
-    assert folded(engine, "s").digest() == engine.space("s").fold.digest()
-    assert engine.space("s").fold.policy.step > 50
+    assert folded(engine, "s").digest() == engine.space("s").state.digest()
+    assert engine.space("s").state.policy.step > 50
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
@@ -125,13 +127,13 @@ def test_a_restart_goes_on_from_a_snapshot_and_the_rest(tmp_path, clock, kind):
     traffic(engine, clock, "s", 60, seed=2)
     assert engine.snapshot("s") > 0
     traffic(engine, clock, "s", 40, seed=3)
-    live = engine.space("s").fold.digest()
+    live = engine.space("s").state.digest()
     engine.close()
     again = Engine(data, clock=clock)
     assert 0 < again.recovered < again.store.last_seq
-    assert again.space("s").fold.digest() == live
+    assert again.space("s").state.digest() == live
     traffic(again, clock, "s", 20, seed=4)
-    assert folded(again, "s").digest() == again.space("s").fold.digest()
+    assert folded(again, "s").digest() == again.space("s").state.digest()
     again.close()
 
 
@@ -156,17 +158,17 @@ def test_damaged_snapshots_are_not_used(tmp_path, clock):
     engine.create("s", CONFIGS["score test"])
     traffic(engine, clock, "s", 40, seed=5)
     engine.snapshot("s")
-    live = engine.space("s").fold.digest()
+    live = engine.space("s").state.digest()
     engine.close()
     with sqlite3.connect(data / "snapshots.db") as connection:
         connection.execute("UPDATE page SET data = zeroblob(length(data)) WHERE part LIKE 'array%'")
     again = Engine(data, clock=clock)
     assert again.recovered == again.store.last_seq  # all of it anew
-    assert again.space("s").fold.digest() == live
+    assert again.space("s").state.digest() == live
     again.close()
     (data / "snapshots.db").write_bytes(b"not a database at all, and cut sh")
     again = Engine(data, clock=clock)
-    assert again.space("s").fold.digest() == live
+    assert again.space("s").state.digest() == live
     again.close()
 
 
@@ -176,22 +178,22 @@ def test_other_parameters_lose_no_learning_and_the_old_ones_serve_meanwhile(tmp_
     config = CONFIGS["score test"]
     engine.create("s", config)
     traffic(engine, clock, "s", 80, seed=6)
-    steps = engine.space("s").fold.policy.step
+    steps = engine.space("s").state.policy.step
     other = msgspec.structs.replace(config, params={"alpha": 0.3})
     assert engine.change("s", other) == 2
     rebuilt = engine.rebuilt("s")
     assert ask(engine, "s").version == 1
-    engine.swap("s", *rebuilt)
+    engine.swap("s", rebuilt)
     assert ask(engine, "s").version == 2
     engine.store.flush()
-    now = engine.space("s").fold
+    now = engine.space("s").state
     assert now.policy.params["alpha"] == 0.3
     assert now.policy.step == steps
     assert folded(engine, "s").digest() == now.digest()
     live = now.digest()
     engine.close()
     again = Engine(data, clock=clock)
-    assert again.space("s").fold.digest() == live
+    assert again.space("s").state.digest() == live
     again.close()
 
 
@@ -204,7 +206,7 @@ def test_a_change_that_was_cut_short_is_still_wanted_after_a_restart(tmp_path, c
     again = Engine(data, clock=clock)
     assert again.info("s").rebuilding
     assert again.info("s").version == 1
-    again.swap("s", *again.rebuilt("s"))
+    again.swap("s", again.rebuilt("s"))
     assert again.info("s").version == 2
     again.close()
 
@@ -222,11 +224,11 @@ def test_a_newer_change_takes_the_place_of_one_that_is_not_built(engine, clock):
     info = engine.info("s")
     assert (info.version, info.wanted, info.rebuilding, info.failed) == (1, 3, True, None)
     with pytest.raises(BusyError):
-        engine.swap("s", *first)
-    engine.swap("s", *engine.rebuilt("s"))
-    assert engine.space("s").fold.policy.params["alpha"] == 0.4
+        engine.swap("s", first)
+    engine.swap("s", engine.rebuilt("s"))
+    assert engine.space("s").state.policy.params["alpha"] == 0.4
     engine.store.flush()
-    assert folded(engine, "s").digest() == engine.space("s").fold.digest()
+    assert folded(engine, "s").digest() == engine.space("s").state.digest()
 
 
 def test_a_space_made_anew_under_a_name_is_not_the_one_that_was_rebuilt(engine, clock):
@@ -240,7 +242,7 @@ def test_a_space_made_anew_under_a_name_is_not_the_one_that_was_rebuilt(engine, 
     engine.create("s", config)
     engine.change("s", other)
     with pytest.raises(BusyError):
-        engine.swap("s", *old)
+        engine.swap("s", old)
     assert engine.info("s").version == 1
 
 
@@ -254,12 +256,12 @@ def test_the_same_decision_twice_is_one_and_another_body_is_refused(engine):
         ask(engine, "s", candidates=["a"], decision_id="d")
     engine.store.flush()
     assert engine.store.last_seq == 0  # of when it was opened
-    assert [row.kind for row in engine.store.rows()] == [fold.CONFIG, fold.DECISION]
+    assert [row.kind for row in engine.store.rows()] == [Kind.CONFIG, Kind.DECISION]
 
 
 def test_rewards_are_learnt_once_and_in_time(engine, clock):
     engine.create("s", CONFIGS["score test"])
-    policy = engine.space("s").fold.policy
+    policy = engine.space("s").state.policy
     a, b, c = (ask(engine, "s").decision_id for _ in range(3))
     engine.store.flush()
     assert reward(engine, "s", a) == "learnt"
@@ -272,7 +274,7 @@ def test_rewards_are_learnt_once_and_in_time(engine, clock):
     assert reward(engine, "s", c) == "late"
     with pytest.raises(NotFoundError, match="nobody"):
         reward(engine, "s", "nobody")
-    counts = engine.space("s").fold.stats.counts
+    counts = engine.space("s").state.stats.counts
     assert (counts["closed"], counts["matched"], counts["rewards_late"]) == (3, 1, 3)
 
 
@@ -283,11 +285,11 @@ def test_sums_are_learnt_when_the_time_is_over(engine, clock):
     assert reward(engine, "s", key, 0.25, reward_id="r1") == "kept"
     assert reward(engine, "s", key, 0.25, reward_id="r1") == "duplicate"
     assert reward(engine, "s", key, 0.5, reward_id="r2") == "kept"
-    waiting = engine.space("s").fold.pending[key]
+    waiting = engine.space("s").state.pending[key]
     assert waiting.total == 0.75
     clock.now += 4 * SECOND
     engine.tick()
-    held = engine.space("s").fold
+    held = engine.space("s").state
     assert held.stats.bins[waiting.at // held.stats.width].total == 0.75
 
 
@@ -301,13 +303,13 @@ def test_a_sum_beyond_all_bounds_is_learnt_as_the_bound(engine, clock):
     clock.now += 4 * SECOND
     engine.tick()
     engine.store.flush()
-    assert not {key, other} & engine.space("s").fold.pending.keys()
-    assert folded(engine, "s").digest() == engine.space("s").fold.digest()
+    assert not {key, other} & engine.space("s").state.pending.keys()
+    assert folded(engine, "s").digest() == engine.space("s").state.digest()
 
 
 def test_what_cannot_be_logged_changes_nothing(engine):
     engine.create("s", wire.SpaceConfig(context=wire.Features(rest=1)))
-    before = engine.space("s").fold.digest()
+    before = engine.space("s").state.digest()
     for candidates, context in (
         ([10**30], {}),
         ([wire.Candidate("a", {"size": 1})], {"big": 10**30}),
@@ -318,7 +320,7 @@ def test_what_cannot_be_logged_changes_nothing(engine):
             ask(engine, "s", candidates, context)
     with pytest.raises(InvalidInputError):
         ask(engine, "s", ["a"], {}, decision_id="\ud800")
-    assert engine.space("s").fold.digest() == before
+    assert engine.space("s").state.digest() == before
     ask(engine, "s", [wire.Candidate("a", {"ignored": 10**30})], {})
     engine.store.flush()
 
@@ -332,11 +334,11 @@ def test_what_was_deferred_is_learnt_only_if_it_was_shown(engine, clock):
     assert not engine.activate("s", shown)
     clock.now += 4 * SECOND
     engine.tick()  # the waiting of the first began when it was shown
-    assert list(engine.space("s").fold.pending) == [shown]
+    assert list(engine.space("s").state.pending) == [shown]
     engine.store.flush()
     assert reward(engine, "s", shown) == "learnt"
     assert reward(engine, "s", never) == "late"
-    assert engine.space("s").fold.policy.step == 1
+    assert engine.space("s").state.policy.step == 1
 
 
 def test_waiting_goes_on_across_a_restart(tmp_path, clock):
@@ -348,7 +350,7 @@ def test_waiting_goes_on_across_a_restart(tmp_path, clock):
     clock.now += 10 * SECOND
     again = Engine(data, clock=clock)
     again.tick()
-    assert again.space("s").fold.policy.step == 1
+    assert again.space("s").state.policy.step == 1
     again.close()
 
 
@@ -364,9 +366,9 @@ def test_a_clock_that_jumps_back_does_not_take_rows_with_it(engine, clock):
 
 def test_probabilities_are_those_with_which_arms_are_shown():
     config = wire.SpaceConfig(explore=0.3, holdback=0.2, baseline="random", seed=4)
-    from whim.serve.space import Space
+    from whim.serve.state.space import Space
 
-    space = Space(1, "s", Fold(config))
+    space = Space(1, "s", SpaceState(config))
     shown = np.zeros(4)
     stated = np.zeros(4)
     n = 20_000
@@ -405,7 +407,7 @@ def test_spaces_that_cannot_be_built_are_refused(engine, config, said):
 
 def test_a_bad_request_changes_nothing(engine):
     engine.create("s", CONFIGS["hybrid"])
-    before = engine.space("s").fold.digest()
+    before = engine.space("s").state.digest()
     for candidates, context in (
         (["a"], [0.0, 0.0]),  # no features the first time
         ([wire.Candidate("a", [1.0])], [0.0, 0.0]),
@@ -414,7 +416,7 @@ def test_a_bad_request_changes_nothing(engine):
     ):
         with pytest.raises(InvalidInputError):
             ask(engine, "s", candidates, context)
-    assert engine.space("s").fold.digest() == before
+    assert engine.space("s").state.digest() == before
     with pytest.raises(NotFoundError):
         engine.decide("nowhere", wire.DecisionBody(candidates=["a"]), b"")
 
@@ -435,7 +437,7 @@ def test_a_full_disk_stops_it_with_a_reason_and_loses_nothing_committed(tmp_path
     traffic(engine, clock, "s", 10, seed=7)
     committed = max(row.seq for row in engine.store.rows())
     room = max(path.stat().st_size for path in data.iterdir()) + 100_000
-    resource.prlimit(engine.store.scribe, resource.RLIMIT_FSIZE, (room, room))
+    resource.prlimit(engine.store.writer, resource.RLIMIT_FSIZE, (room, room))
     with pytest.raises(StoreError, match="cannot be written: disk"):
         _fill(engine)
     with pytest.raises(StoreError, match="cannot be written: disk"):
@@ -443,7 +445,7 @@ def test_a_full_disk_stops_it_with_a_reason_and_loses_nothing_committed(tmp_path
     engine.close()
     again = Engine(data, clock=clock)
     assert again.store.last_seq >= committed
-    assert folded(again, "s").digest() == again.space("s").fold.digest()
+    assert folded(again, "s").digest() == again.space("s").state.digest()
     again.close()
 
 
@@ -475,7 +477,7 @@ _SERVED = """
     from pathlib import Path
     import msgspec
     from whim.serve import wire
-    from whim.serve.engine import Engine
+    from whim.serve.state.engine import Engine
 
     engine = Engine(Path(sys.argv[1]))
     if "s" not in engine.spaces:
@@ -515,17 +517,17 @@ def test_killed_at_any_moment_it_has_all_that_it_acknowledged_and_nothing_twice(
         decided += [words[1] for words in lines if words[0] == "d"]
         rewarded += [words[1] for words in lines if words[0] == "r"]
     engine = Engine(data)
-    rows = [(row.kind, fold.DECODERS[row.kind].decode(row.body)) for row in engine.store.rows()]
-    keys = [row.id for kind, row in rows if kind == fold.DECISION]
-    learnt = [row.id for kind, row in rows if kind == fold.REWARD and row.state == "learnt"]
-    late = [row.id for kind, row in rows if kind == fold.REWARD and row.state == "late"]
-    closed = [key for kind, row in rows if kind == fold.EXPIRY for key, _ in row.closed]
+    rows = [(row.kind, DECODERS[row.kind].decode(row.body)) for row in engine.store.rows()]
+    keys = [row.id for kind, row in rows if kind == Kind.DECISION]
+    learnt = [row.id for kind, row in rows if kind == Kind.REWARD and row.state == "learnt"]
+    late = [row.id for kind, row in rows if kind == Kind.REWARD and row.state == "late"]
+    closed = [key for kind, row in rows if kind == Kind.EXPIRY for key, _ in row.closed]
     assert set(decided) <= set(keys)
     assert len(set(keys)) == len(keys)
     assert set(rewarded) <= {*learnt, *late}
     assert len({*learnt, *closed}) == len(learnt) + len(closed)  # each learnt once
-    assert engine.space("s").fold.policy.step == len(learnt) + len(closed)
-    assert folded(engine, "s").digest() == engine.space("s").fold.digest()
+    assert engine.space("s").state.policy.step == len(learnt) + len(closed)
+    assert folded(engine, "s").digest() == engine.space("s").state.digest()
     engine.close()
 
 
@@ -537,8 +539,8 @@ def test_the_reward_that_closed_a_decision_is_known_when_it_comes_again(tmp_path
     once = wire.RewardBody(decision_id="d", value=1.0, reward_id="r")
     other = wire.RewardBody(decision_id="d", value=1.0, reward_id="another")
     assert [engine.reward("s", r) for r in (once, once, other)] == ["learnt", "duplicate", "late"]
-    digest = engine.space("s").fold.digest()
+    digest = engine.space("s").state.digest()
     engine.close()
     again = Engine(tmp_path / "data")
-    assert again.space("s").fold.digest() == digest
+    assert again.space("s").state.digest() == digest
     again.close()

@@ -24,12 +24,15 @@ from tests.test_engine import (
 )
 from whim.errors import InvalidInputError
 from whim.policies import policy as make_policy
-from whim.serve import behind, fold, wire
-from whim.serve.engine import Engine
-from whim.serve.fold import Fold
-from whim.serve.space import NotFoundError
-from whim.serve.stats import Stats
-from whim.serve.store import LogReader, StoreError
+from whim.serve import wire
+from whim.serve.log.configs import open_spaces
+from whim.serve.log.store import LogReader, StoreError
+from whim.serve.state import recovery
+from whim.serve.state.engine import Engine
+from whim.serve.state.space import NotFoundError
+from whim.serve.state.space_state import SpaceState
+from whim.serve.state.stats import Pending, Stats
+from whim.serve.state.views import arm_views
 
 __all__ = ["clock", "engine"]  # fixtures
 
@@ -101,7 +104,7 @@ def mixed(engine, clock, name, steps, seed):
 
 
 def one_by_one(engine, config, version=1):
-    held, changes = Fold(config, version), []
+    held, changes = SpaceState(config, version), []
     for row in engine.store.rows(space=1):
         changes += held.apply(row)
     return held, changes
@@ -110,17 +113,17 @@ def one_by_one(engine, config, version=1):
 @pytest.mark.parametrize("kind", BATCHED)
 def test_rows_folded_together_are_the_same_as_one_by_one(engine, clock, kind, monkeypatch):
     seen = []
-    monkeypatch.setattr(engine, "_on_change", seen.extend)
+    monkeypatch.setattr(engine.store, "_on_commit", lambda commit: seen.extend(commit.changes))
     config = engine.create("s", BATCHED[kind]).config
     mixed(engine, clock, "s", 260, seed=10)
     held, changes = one_by_one(engine, config)
-    assert held.digest() == engine.space("s").fold.digest()
-    assert [c for _, _, c in seen] == changes
-    assert {(name, version) for name, version, _ in seen} <= {("s", 1)}
+    assert held.digest() == engine.space("s").state.digest()
+    assert [change for _, change in seen] == changes
+    assert {engine.name(number) for number, _ in seen} <= {"s"}
     for size in (1, 7, 2048):
-        monkeypatch.setattr("whim.serve.store._BLOCK", size)
-        other = Fold(config)
-        assert behind.advance(engine.store, other, 1) == changes
+        monkeypatch.setattr("whim.serve.log.reader._BLOCK", size)
+        other = SpaceState(config)
+        assert recovery.advance(engine.store, other, 1) == changes
         assert other.digest() == held.digest()
         assert other.seq == held.seq
     assert held.skipped  # decisions whose arms were retired
@@ -144,31 +147,29 @@ def test_rows_that_do_not_fit_are_left_out_alike(engine, clock, config):
     engine.create("s", CONFIGS["paper's test"])
     mixed(engine, clock, "s", 120, seed=11)
     held, changes = one_by_one(engine, config)
-    other = Fold(config)
-    assert behind.advance(engine.store, other, 1) == changes
+    other = SpaceState(config)
+    assert recovery.advance(engine.store, other, 1) == changes
     assert other.digest() == held.digest()
 
 
-def test_changes_are_told_after_their_commit_and_pass_between_processes(tmp_path, clock):
+def test_changes_come_after_their_commit(tmp_path, clock):
     told = []
 
-    def listen(found):
+    def listen(commit):
         connection = sqlite3.connect(tmp_path / "data" / "log.db")
         last = connection.execute("SELECT max(seq) FROM log").fetchone()[0]
         connection.close()
-        told.extend((name, version, change, change.seq <= last) for name, version, change in found)
+        told.extend((number, change, change.seq <= last) for number, change in commit.changes)
 
-    engine = Engine(tmp_path / "data", clock=clock, on_change=listen)
+    engine = Engine(tmp_path / "data", clock=clock, on_commit=listen)
     engine.create("s", CONFIGS["paper's test"])
     mixed(engine, clock, "s", 300, seed=12)
     assert told
     assert all(safe for *_, safe in told)
-    assert {(name, version) for name, version, *_ in told} == {("s", 1)}
-    changes = [change for _, _, change, _ in told]
-    assert behind.unpack(behind.pack(changes)) == changes
+    assert {engine.name(number) for number, *_ in told} == {"s"}
     before = len(told)
     engine.change("s", msgspec.structs.replace(CONFIGS["paper's test"], explore=0.5))
-    engine.swap("s", *engine.rebuilt("s"))
+    engine.swap("s", engine.rebuilt("s"))
     engine.close()
     assert len(told) == before  # the same history again is no news
 
@@ -180,22 +181,21 @@ def test_arms_are_shown_with_their_rewards_and_their_trend(engine, clock):
         found = ask(engine, "s", ["a", "b"][t % 2 : t % 2 + 1])
         reward(engine, "s", found.decision_id, float(t % 4 == 0))
     ask(engine, "s", ["c"])
-    a, b, c = engine.space("s").arms_view()
+    a, b, c = arm_views(engine.space("s"))
     assert (a.arm, a.decisions, a.plays, a.mean) == ("a", 30, 30, 0.5)
     assert a.low < 0.5 < a.high
     assert (b.mean, b.low, b.high, b.last_change_at) == (0.0, 0.0, 0.0, None)
     assert (c.arm, c.decisions, c.plays, c.mean, c.low, c.trend) == ("c", 1, 0, None, None, [])
     assert 10 <= len(a.trend) <= 24
     assert {v for v in a.trend if v is not None} == {0.5}
-    assert engine.space("s").theta("a").keys() == {"x[0]", "x[1]", "x[2]", "constant"}
     engine.retire_arms("s", ["a"])
     ask(engine, "s", ["a"])
-    assert [v.decisions for v in engine.space("s").arms_view() if v.arm == "a"] == [1]
+    assert [v.decisions for v in arm_views(engine.space("s")) if v.arm == "a"] == [1]
 
 
 def test_trends_are_of_the_last_day_and_bounded():
     stats = Stats()
-    waiting = fold.Pending(0, 0, "a", b"", 1.0, "policy", True, False)
+    waiting = Pending(0, 0, "a", b"", 1.0, "policy", True, False)
     for hour in range(24 * 30):
         stats.closed(hour * 3600 * 1_000_000, waiting, float(hour % 2), True)
     arm = stats.arms["a"]
@@ -219,9 +219,9 @@ def test_ids_are_known_after_a_restart_and_new_ones_need_no_look(tmp_path, clock
         engine.create(name, CONFIGS["score test"])
     first = {f"d{i}": ask(engine, "s", decision_id=f"d{i}") for i in range(30)}
     engine.close()
-    monkeypatch.setattr("whim.serve.ids._STEP", 7)
+    monkeypatch.setattr("whim.serve.log.ids._STEP", 7)
     for look in (0.0, 1.0):  # before it knows them all, and after
-        monkeypatch.setattr("whim.serve.engine._FIRST_LOOK", look)
+        monkeypatch.setattr("whim.serve.state.engine._LEARN_AT_START", look)
         again = Engine(tmp_path / "data", clock=clock)
         looks = []
         read = again.store.decision
@@ -244,8 +244,8 @@ def test_what_was_on_its_way_is_forgotten_once_it_is_safe(engine):
         if i % 10 == 9:
             engine.store.flush()
     engine.tick()
-    assert not engine._flying
-    assert not engine._landing
+    assert not engine._known._in_flight
+    assert not engine._known._order
 
 
 # -- directories and disks --------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_decisions_counted_together_are_counted_as_one_by_one(engine, clock, mon
         if t % 100 == 50:
             engine.tick()
         if t % 400 == 399:
-            engine.retire_arms("s", [dice.choice(engine.space("s").fold.policy.arms)])
+            engine.retire_arms("s", [dice.choice(engine.space("s").state.policy.arms)])
     engine.store.flush()
     told = []
     plain = Stats.decided_many
@@ -290,11 +290,11 @@ def test_decisions_counted_together_are_counted_as_one_by_one(engine, clock, mon
         return told[-1]
 
     monkeypatch.setattr(Stats, "decided_many", seen)
-    monkeypatch.setattr("whim.serve.store._BLOCK", size)
+    monkeypatch.setattr("whim.serve.log.reader._BLOCK", size)
     space = engine.space("s")
-    held = Fold(space.config, space.fold.version)
-    behind.advance(engine.store, held, space.number)
-    assert held.digest() == one_by_one(engine, space.config)[0].digest() == space.fold.digest()
+    held = SpaceState(space.config, space.state.version)
+    recovery.advance(engine.store, held, space.number)
+    assert held.digest() == one_by_one(engine, space.config)[0].digest() == space.state.digest()
     if size < 100:
         assert {*told} == {True, False}
 
@@ -340,7 +340,7 @@ def test_no_damaged_page_is_taken_for_the_truth(tmp_path, clock, junk):
     engine = Engine(data, clock=clock)
     engine.create("s", CONFIGS["paper's test"])
     traffic(engine, clock, "s", 60, seed=13)
-    live = engine.space("s").fold.digest()
+    live = engine.space("s").state.digest()
     keys = [row.key for row in engine.store.rows() if row.key]
     engine.close()
     whole = (data / "log.db").read_bytes()
@@ -355,7 +355,7 @@ def test_no_damaged_page_is_taken_for_the_truth(tmp_path, clock, junk):
         except StoreError:
             refused += 1
             continue
-        assert engine.space("s").fold.digest() == live  # it was of no row, or
+        assert engine.space("s").state.digest() == live  # it was of no row, or
         try:
             for key in keys:
                 assert engine.store.decision(engine.space("s").number, key) is not None
@@ -388,12 +388,12 @@ def test_the_log_is_read_while_it_is_written_without_a_lock(engine, clock):
     engine.create("s", CONFIGS["score test"])
     traffic(engine, clock, "s", 20, seed=15)
     reader = LogReader(engine.store.path)
-    number, told = behind.open_spaces(reader)["s"]
-    held, _ = behind.rebuild(reader, number, told)
-    assert held.digest() == engine.space("s").fold.digest()
+    number, history = open_spaces(reader)["s"]
+    held, _ = recovery.rebuild(reader, number, history.now)
+    assert held.digest() == engine.space("s").state.digest()
     traffic(engine, clock, "s", 5, seed=16)
-    behind.advance(reader, held, number)
-    assert held.digest() == engine.space("s").fold.digest()
+    recovery.advance(reader, held, number)
+    assert held.digest() == engine.space("s").state.digest()
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         reader._connection.execute("DELETE FROM log")
     reader.close()

@@ -14,12 +14,13 @@ import uvloop
 
 from tests.clocks import Clock
 from tests.test_engine import ANSWER, CONFIGS, SECOND, clock, engine, folded, reward
-from whim.serve import scribe, wire
-from whim.serve.engine import Engine
-from whim.serve.fold import Row
-from whim.serve.ids import Ids
-from whim.serve.space import Asked, ConflictError
-from whim.serve.store import Store, StoreError
+from whim.serve import wire
+from whim.serve.log import log_writer
+from whim.serve.log.ids import Ids
+from whim.serve.log.rows import Row
+from whim.serve.log.store import Store, StoreError
+from whim.serve.state.engine import Engine
+from whim.serve.state.space import ConflictError, DecisionRequest
 
 __all__ = ["clock", "engine"]  # fixtures
 
@@ -46,7 +47,7 @@ def test_many_at_once_are_as_one_after_the_other(tmp_path, kind):
     for made in (together, alone):
         made.create("s", CONFIGS[kind])
     for turn in range(6):
-        asked = [Asked.of(body) for body in bodies(CONFIGS[kind], 20, turn)]
+        asked = [DecisionRequest.of(body) for body in bodies(CONFIGS[kind], 20, turn)]
         together.decide_many("s", asked)
         for one, body in zip(asked, bodies(CONFIGS[kind], 20, turn), strict=True):
             assert one.error is None
@@ -57,8 +58,8 @@ def test_many_at_once_are_as_one_after_the_other(tmp_path, kind):
     for made in (together, alone):
         made.store.flush()
     assert [*together.store.rows()] == [*alone.store.rows()]
-    assert together.space("s").fold.digest() == alone.space("s").fold.digest()
-    assert folded(together, "s").digest() == together.space("s").fold.digest()
+    assert together.space("s").state.digest() == alone.space("s").state.digest()
+    assert folded(together, "s").digest() == together.space("s").state.digest()
     together.close()
     alone.close()
 
@@ -72,12 +73,12 @@ def test_each_of_many_has_its_own_error_and_repeats_are_seen_among_them(engine):
         )
 
     told = []
-    engine._told = lambda tokens, error: told.extend(tokens)
+    engine.store._on_commit = lambda commit: told.extend(commit.tokens)
     given = [
         body("1"), body("2", context=[1.0]), body("1"), body("3", ["a", "a"]), body("1", ["a"]),
         body(None), body(None), body("2"), body("\ud800"), body("4", ["new", "newer"]),
     ]  # fmt: skip
-    asked = [Asked(b, repr(b).encode(errors="replace"), i) for i, b in enumerate(given)]
+    asked = [DecisionRequest(b, repr(b).encode(errors="replace"), i) for i, b in enumerate(given)]
     engine.decide_many("s", asked)
     engine.store.flush()
     assert asked[0].answer == asked[2].answer
@@ -92,22 +93,22 @@ def test_each_of_many_has_its_own_error_and_repeats_are_seen_among_them(engine):
     assert [row.seq for row in rows] == [2, 3, 4, 5, 6]
     keys = [ANSWER.decode(asked[i].answer).decision_id for i in (0, 5, 6, 7, 9)]
     assert [row.key for row in rows] == keys
-    assert folded(engine, "s").digest() == engine.space("s").fold.digest()
-    again = [Asked(one.body, one.raw) for one in asked[:3]]
+    assert folded(engine, "s").digest() == engine.space("s").state.digest()
+    again = [DecisionRequest(one.body, one.raw) for one in asked[:3]]
     engine.decide_many("s", again)  # from the log
     assert again[0].answer == asked[0].answer
 
 
 def test_a_decision_that_failed_leaves_nothing_behind(engine):
     engine.create("s", CONFIGS["draws"])
-    before = engine.space("s").fold.digest()
+    before = engine.space("s").state.digest()
     odd = wire.DecisionBody(candidates=["a", 2**63 - 1, "\ud800"], context=[0.1, 0.2])
     large = wire.DecisionBody(candidates=["a"], context=[0.1, 0.2], decision_id="\ud800")
     for body in (odd, large):
-        one = Asked(body)
+        one = DecisionRequest(body)
         engine.decide_many("s", [one])
         assert "must be text and numbers that can be logged" in str(one.error)
-    assert engine.space("s").fold.digest() == before
+    assert engine.space("s").state.digest() == before
     assert engine.store.last_seq == 0
 
 
@@ -139,16 +140,16 @@ def rows(first, n, size=10):
 
 def test_what_is_appended_is_read_in_its_order_whatever_its_size(tmp_path):
     told = []
-    store = Store(tmp_path / "log.db", lambda tokens, error: told.append((tokens, error)))
+    store = Store(tmp_path / "log.db", lambda commit: told.append((commit.tokens, commit.error)))
     given = [rows(1, 3), rows(4, 2500), rows(2504, 5, 3_000_000), rows(2509, 1)]
     for i, some in enumerate(given):
-        store.append(some, [], [i])
+        store.append(some, [i])
     store.flush()
     assert [t for tokens, _ in told for t in tokens] == [0, 1, 2, 3]
     assert {error for _, error in told} == {None}
     assert [*store.rows()] == [row for some in given for row in some]
     assert store.committed == 2509
-    assert not store.busy
+    assert not store._in_flight
     store.close()
     again = Store(tmp_path / "log.db")
     assert again.last_seq == 2509
@@ -157,11 +158,13 @@ def test_what_is_appended_is_read_in_its_order_whatever_its_size(tmp_path):
 
 def test_a_row_that_cannot_be_written_is_the_end_and_is_said_to_all_who_wait(tmp_path):
     told = []
-    store = Store(tmp_path / "log.db", lambda tokens, error: told.append((tokens, str(error))))
-    store.append(rows(1, 1), [], ["first"])
+    store = Store(
+        tmp_path / "log.db", lambda commit: told.append((commit.tokens, str(commit.error)))
+    )
+    store.append(rows(1, 1), ["first"])
     store.flush()
-    store.append(rows(1, 1), [], ["twice"])  # a number that is taken
-    store.append(rows(2, 1), [], ["after"])
+    store.append(rows(1, 1), ["twice"])  # a number that is taken
+    store.append(rows(2, 1), ["after"])
     with pytest.raises(StoreError, match="cannot be written: UNIQUE"):
         store.flush()
     assert [tokens for tokens, _ in told] == [["first"], ["twice"], ["after"]]
@@ -173,25 +176,23 @@ def test_a_row_that_cannot_be_written_is_the_end_and_is_said_to_all_who_wait(tmp
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_on_an_event_loop_neither_much_nor_slow_writing_is_taken_for_a_failure(tmp_path, loop):
     told = []
-    store = Store(tmp_path / "log.db", lambda tokens, error: told.append((tokens, error)))
+    store = Store(tmp_path / "log.db", lambda commit: told.append((commit.tokens, commit.error)))
 
     async def work():
-        running = asyncio.get_running_loop()
-        running.add_reader(store.fileno(), store.ready)
-        store.later = running.call_soon
-        store.append(rows(1, 3, 3_000_000), [], ["much"])
+        store.attach(asyncio.get_running_loop())
+        store.append(rows(1, 3, 3_000_000), ["much"])
         await asyncio.sleep(0)
         store.flush()
-        os.kill(store.scribe, signal.SIGSTOP)
-        awake = threading.Timer(0.5, os.kill, (store.scribe, signal.SIGCONT))
+        os.kill(store.writer, signal.SIGSTOP)
+        awake = threading.Timer(0.5, os.kill, (store.writer, signal.SIGCONT))
         awake.start()
-        store.append(rows(4, 3, 3_000_000), [], ["slow"])
+        store.append(rows(4, 3, 3_000_000), ["slow"])
         store.flush()
         awake.join()
-        store.append(rows(7, 1), [], ["by itself"])
+        store.append(rows(7, 1), ["by itself"])
         while len(told) < 3:
             await asyncio.sleep(0.01)
-        running.remove_reader(store.fileno())
+        store.detach()
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(asyncio.wait_for(work(), 60))
@@ -202,28 +203,28 @@ def test_on_an_event_loop_neither_much_nor_slow_writing_is_taken_for_a_failure(t
 
 def test_a_new_writer_waits_for_the_last_one_to_end(tmp_path):
     first = Store(tmp_path / "log.db")
-    os.kill(first.scribe, signal.SIGSTOP)
-    first.append(rows(1, 400), [], [])  # which it will commit when it can
+    os.kill(first.writer, signal.SIGSTOP)
+    first.append(rows(1, 400), [])  # which it will commit when it can
     first._link.close()  # as if the service had been killed
     begin = subprocess.Popen(
         [sys.executable, "-c",
-         "import sys; from pathlib import Path; from whim.serve.store import Store; "
+         "import sys; from pathlib import Path; from whim.serve.log.store import Store; "
          "made = Store(Path(sys.argv[1])); print(made.last_seq); made.close()",
          str(tmp_path / "log.db")], stdout=subprocess.PIPE,
     )  # fmt: skip
     time.sleep(0.2)
     with pytest.raises(subprocess.TimeoutExpired):
         begin.wait(3)
-    os.kill(first.scribe, signal.SIGCONT)
+    os.kill(first.writer, signal.SIGCONT)
     assert begin.communicate(timeout=60)[0].strip() == b"400"
-    first._scribe.wait(10)
+    first._writer.wait(10)
     first._connection.close()
 
 
 def test_the_writer_needs_nothing_of_whim():
     run = "import runpy, sys; runpy.run_path(sys.argv[1])"
     done = subprocess.run(
-        [sys.executable, "-P", "-X", "importtime", "-c", run, scribe.__file__],
+        [sys.executable, "-P", "-X", "importtime", "-c", run, log_writer.__file__],
         capture_output=True, check=True, text=True,
     )  # fmt: skip
     names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}

@@ -20,11 +20,12 @@ from whim.errors import InvalidInputError, LogFileError
 from whim.evaluate import replay
 from whim.logs.dsjson import BAD_LINE, EXPECTED
 from whim.logs.readers import format_of
-from whim.serve import export as exporting
 from whim.serve import wire
-from whim.serve.export import chances, export, to_columns
-from whim.serve.space import NotFoundError
-from whim.serve.store import StoreError
+from whim.serve.jobs import export as exporting
+from whim.serve.jobs.export import export
+from whim.serve.log.rows import DecisionRow
+from whim.serve.log.store import StoreError
+from whim.serve.state.space import NotFoundError, probability
 
 __all__ = ["clock", "engine"]  # fixtures
 FIRST = 1_700_000_000 * 1_000_000  # µs of the test's clock
@@ -90,7 +91,7 @@ def test_parquet_has_a_row_for_each_decision_and_what_came_of_it(engine, clock, 
 def test_the_log_has_what_was_learnt(engine, clock, data, tmp_path):
     answers = small(engine, clock)
     told = []
-    found = to_columns(data, "s", tmp_path / "s.whim", progress=told.append)
+    found = export(data, "s", tmp_path / "s.whim", format="log", progress=told.append)
     log = whim.logs.open(tmp_path / "s.whim")
     assert (found["rows"], log.n_events, log.logging) == (3, 3, "propensity")
     assert found["left_out"] == log.meta["dropped"] == {"never shown": 1, "waiting": 1}
@@ -142,7 +143,7 @@ def test_what_is_exported_is_what_was_learnt(engine, clock, data, tmp_path, kind
     for seed in range(3):
         traffic(engine, clock, "s", 50, seed=seed)
         traffic(engine, clock, "other", 5, seed=seed)
-    counts = engine.space("s").fold.stats.counts
+    counts = engine.space("s").state.stats.counts
     _, out = written(data, tmp_path, "parquet")
     table = pl.read_parquet(out)
     states = dict(table["reward_state"].value_counts().iter_rows())
@@ -150,9 +151,9 @@ def test_what_is_exported_is_what_was_learnt(engine, clock, data, tmp_path, kind
     assert states["matched"] == counts["matched"]
     assert table["reward"].count() == counts["closed"]
     assert states.get("never shown", 0) == counts.get("never_shown", 0)
-    assert states.get("waiting", 0) == len(engine.space("s").fold.pending)
+    assert states.get("waiting", 0) == len(engine.space("s").state.pending)
     assert table["rewards"].sum() == counts["rewards"]
-    log = whim.logs.open(to_columns(data, "s", tmp_path / "s.whim")["out"])
+    log = whim.logs.open(export(data, "s", tmp_path / "s.whim", format="log")["out"])
     assert log.n_events == counts["closed"]
     assert log.reward.tolist() == table["reward"].drop_nulls().to_list()
     kept = table.filter(pl.col("reward").is_not_null())
@@ -173,7 +174,7 @@ def test_dsjson_and_back_replays_the_same(engine, clock, data, tmp_path, kind):
     clock.now += 1000 * SECOND
     engine.tick()
     engine.store.flush()
-    straight = whim.logs.open(to_columns(data, "s", tmp_path / "s.whim")["out"])
+    straight = whim.logs.open(export(data, "s", tmp_path / "s.whim", format="log")["out"])
     _, out = written(data, tmp_path, "dsjson")
     back = whim.logs.convert(out, tmp_path / "back.whim")
     assert back.meta["source"]["reader"] == "dsjson"
@@ -244,7 +245,7 @@ def test_names_and_hostile_ids(engine, clock, data, tmp_path):
     assert table["decision_id"][3] == 'd"3\x01'
     assert table["candidates"][0].to_list() == [str(arm) for arm in HOSTILE]
     assert table["features"].to_list()[7][2] == [7.0, 1.0]  # of decision 5, the last that told
-    log = whim.logs.open(to_columns(data, "s", tmp_path / "s.whim")["out"])
+    log = whim.logs.open(export(data, "s", tmp_path / "s.whim", format="log")["out"])
     assert log.arms == HOSTILE
     assert log.meta["item_names"] == ["price", "constant"]
     _, out = written(data, tmp_path, "dsjson")
@@ -265,8 +266,9 @@ def test_chances_are_those_that_were_logged(engine, clock, data, kind):
     traffic(engine, clock, "s", 40, seed=3)
     rows = [r for r in engine.store.rows() if r.kind == 3]
     for row in rows:
-        told = msgspec.msgpack.decode(row.body, type=wire.DecisionRow)
-        found = chances(config, len(told.arms), told.wanted)
+        told = msgspec.msgpack.decode(row.body, type=DecisionRow)
+        n = len(told.arms)
+        found = [probability(config, i, told.wanted, n) for i in range(n)]
         assert found[told.place] == told.probability
         assert sum(found) == pytest.approx(1)
 
@@ -276,13 +278,13 @@ def test_a_space_that_changed_is_exported_as_it_is_now(engine, clock, data, tmp_
     traffic(engine, clock, "s", 20, seed=1)
     other = msgspec.structs.replace(CONFIGS["score test"], context=wire.Features(size=2))
     engine.change("s", other)
-    engine.swap("s", *engine.rebuilt("s"))
+    engine.swap("s", engine.rebuilt("s"))
     traffic(engine, clock, "s", 10, seed=2)
     _, out = written(data, tmp_path, "parquet")
     table = pl.read_parquet(out)
     assert table["version"].to_list() == [1] * 20 + [2] * 10
     assert table["context"].to_list()[0] is None
-    found = to_columns(data, "s", tmp_path / "s.whim")
+    found = export(data, "s", tmp_path / "s.whim", format="log")
     assert found["rows"] <= 10
     assert sum(found["left_out"].values()) == 30 - found["rows"]
     engine.retire("s")
@@ -363,7 +365,9 @@ def test_an_export_while_the_engine_writes(engine, clock, data, tmp_path):
     found = []
 
     def work():
-        found.extend(to_columns(data, "s", tmp_path / f"{i}.whim")["rows"] for i in range(6))
+        found.extend(
+            export(data, "s", tmp_path / f"{i}.whim", format="log")["rows"] for i in range(6)
+        )
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -375,7 +379,7 @@ def test_an_export_while_the_engine_writes(engine, clock, data, tmp_path):
     assert found == sorted(found)
     assert len(found) == 6
     log = whim.logs.open(tmp_path / "5.whim")
-    last = whim.logs.open(to_columns(data, "s", tmp_path / "last.whim")["out"])
+    last = whim.logs.open(export(data, "s", tmp_path / "last.whim", format="log")["out"])
     # what was closed then is closed now, as it was
     then = {tuple(log.context[i].tolist()): log.reward[i] for i in range(log.n_events)}
     now = {tuple(last.context[i].tolist()): last.reward[i] for i in range(last.n_events)}

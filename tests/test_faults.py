@@ -26,12 +26,12 @@ from typer.testing import CliRunner
 from tests.crashes import CONFIG, SPACE, Service, Told, check, children, kills, no_more_room
 from whim.cli.app import app
 from whim.serve.app import make
-from whim.serve.behind import open_spaces
-from whim.serve.clerk import Clerk, ClerkError, Task
-from whim.serve.host import Host
+from whim.serve.http.service import Service as LiveService
+from whim.serve.jobs.worker import Task, Worker, WorkerError
+from whim.serve.log.configs import open_spaces
+from whim.serve.log.store import LogReader
 from whim.serve.server import _loop
 from whim.serve.settings import Settings
-from whim.serve.store import LogReader
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs limits and mounts of Linux")
 PATH = f"/v1/spaces/{SPACE}"
@@ -327,13 +327,13 @@ def test_snapshots_that_are_damaged_are_done_without(
 
 
 @LINUX
-def test_a_clerk_that_is_killed_is_replaced(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
     data = tmp_path / "data"
     told = Told()
     with start(data, snapshots=0.3) as made:
         for turn in range(3):
             assert drive(made, told, f"t{turn}", 20)[0] == 200
-            for process in wait_for(lambda: children(made, "clerk")):
+            for process in wait_for(lambda: children(made, "worker")):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
         assert drive(made, told, "last", 20)[0] == 200
@@ -345,39 +345,40 @@ def test_a_clerk_that_is_killed_is_replaced(tmp_path: Path) -> None:
     check(data, told)
 
 
-def test_a_clerk_whose_pipe_is_closed_is_replaced(
+def test_a_worker_whose_pipe_is_closed_is_replaced(
     tmp_path: Path, sound: tuple[Path, Told, str]
 ) -> None:
     shutil.copytree(sound[0], tmp_path / "data")
     reader = LogReader(tmp_path / "data" / "log.db")
-    number, told = open_spaces(reader)[SPACE]
+    number, history = open_spaces(reader)[SPACE]
     reader.close()
 
     async def run() -> None:
-        clerk, task = Clerk(tmp_path / "data"), Task("snapshot", number, told)
-        await clerk.run(task)
-        assert clerk._process is not None
-        assert clerk._process.stdin is not None
-        clerk._process.stdin.transport.abort()  # as it is for a moment after a kill
+        worker, task = Worker(tmp_path / "data"), Task("snapshot", number, history.now)
+        await worker.run(task)
+        assert worker._process is not None
+        assert worker._process.stdin is not None
+        worker._process.stdin.transport.abort()  # as it is for a moment after a kill
         await asyncio.sleep(0)
-        with pytest.raises(ClerkError, match="ended before"):
-            await clerk.run(task)
-        await clerk.run(task)
-        await clerk.close()
+        with pytest.raises(WorkerError, match="ended before"):
+            await worker.run(task)
+        await worker.run(task)
+        await worker.close()
 
     with asyncio.Runner(loop_factory=_loop()) as runner:
         runner.run(run())
 
 
 @LINUX
-def test_a_what_if_or_a_rebuild_whose_clerk_is_killed_says_so(tmp_path: Path) -> None:
+def test_a_what_if_or_a_rebuild_whose_worker_is_killed_says_so(tmp_path: Path) -> None:
     told = Told()
     config = {k: v for k, v in CONFIG.items() if k != "name"}
     with start(tmp_path / "data") as made:
         assert drive(made, told, "d", 50)[0] == 200
+        others = set(children(made, "worker"))  # the one that compiled for the space
 
         def kill() -> None:
-            for process in wait_for(lambda: children(made, "clerk")):
+            for process in wait_for(lambda: {*children(made, "worker")} - others):
                 os.kill(process, signal.SIGKILL)
 
         job = made.ask("POST", f"{PATH}/whatif", config)[1]["job"]
@@ -386,7 +387,7 @@ def test_a_what_if_or_a_rebuild_whose_clerk_is_killed_says_so(tmp_path: Path) ->
             lambda: [j for j in [made.ask("GET", f"{PATH}/whatif/{job}")[1]] if j["error"]]
         )
         assert found[0]["state"] == "failed"
-        assert "clerk" in found[0]["error"]
+        assert "worker" in found[0]["error"]
         assert made.ask("PUT", PATH, {**config, "explore": 0.5})[0] == 202
         kill()
         found = wait_for(lambda: [i for i in [made.ask("GET", PATH)[1]] if i["failed"]])
@@ -398,14 +399,14 @@ def test_a_what_if_or_a_rebuild_whose_clerk_is_killed_says_so(tmp_path: Path) ->
 
 
 @LINUX
-def test_a_scribe_that_is_killed_is_the_end_of_writing_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_writer_that_is_killed_is_the_end_of_writing_and_nothing_is_lost(tmp_path: Path) -> None:
     data, told = tmp_path / "data", Told()
     with start(data) as made:
         assert drive(made, told, "d", 30)[0] == 200
-        (scribe,) = children(made, "scribe")
-        os.kill(scribe, signal.SIGTERM)  # it heeds the service alone
+        (writer,) = children(made, "log_writer")
+        os.kill(writer, signal.SIGTERM)  # it heeds the service alone
         assert drive(made, told, "e", 10)[0] == 200
-        os.kill(scribe, signal.SIGKILL)
+        os.kill(writer, signal.SIGKILL)
         wait_for(lambda: made.ask("GET", "/healthz")[0] == 503)
         found = made.ask("GET", "/healthz")[1]
         assert "cannot be written: its writer has ended" in found["reason"]
@@ -442,7 +443,7 @@ def test_a_clock_that_jumps_back_moves_nothing_back(tmp_path: Path) -> None:
 
     @contextlib.asynccontextmanager
     async def served() -> Any:
-        host = Host(Settings(data=str(tmp_path / "data"), demo=False), clock=lambda: now[0])
+        host = LiveService(Settings(data=str(tmp_path / "data"), demo=False), clock=lambda: now[0])
         transport = httpx.ASGITransport(make(host))
         await host.start()
         await host.opened.wait()

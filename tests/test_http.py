@@ -18,7 +18,7 @@ import pytest
 
 from tests.crashes import Service
 from whim.serve.app import API
-from whim.serve.keys import Keys
+from whim.serve.http.keys import Keys
 
 NEWS = {
     "name": "news", "context": {"size": 2, "constant": True},

@@ -10,34 +10,37 @@ import pytest
 
 import whim.logs
 from tests.test_engine import CONFIGS, SECOND, ask, clock, engine, folded, reward, traffic
-from whim.serve import retention, wire
-from whim.serve.engine import Engine
-from whim.serve.export import to_columns
-from whim.serve.fold import BUILT, DECISION, Fold
-from whim.serve.history import History
-from whim.serve.store import StoreError
+from whim.serve import wire
+from whim.serve.jobs.export import export
+from whim.serve.jobs.history import History
+from whim.serve.jobs.trim import Trimmed
+from whim.serve.jobs.trim import trim as trim_log
+from whim.serve.log.rows import Kind
+from whim.serve.log.store import StoreError
+from whim.serve.state.base import begin, read_base, remains
+from whim.serve.state.engine import Engine
+from whim.serve.state.recovery import Rebuilt
+from whim.serve.state.space_state import SpaceState
 
 __all__ = ["clock", "engine"]  # fixtures
 
 
 def trim(engine, before, **more):
     """Up to a time; pauses are not slept through."""
-    return retention.trim(engine.store.path, before, pause=lambda seconds: None, **more)
+    return trim_log(engine.store.path, before, pause=lambda seconds: None, **more)
 
 
 def base_of(engine, name):
-    with contextlib.closing(retention.connect(engine.store.path)) as connection:
-        number = engine.space(name).number
-        return retention.read(connection, number), retention.trimmed(connection)
+    return read_base(engine.store, engine.space(name).number), engine.store.trimmed()
 
 
 def from_base(engine, name, config=None, version=None):
     """A space by its base and the rows that are wanted, as a recovery would have it."""
     space = engine.space(name)
     base, upto = base_of(engine, name)
-    held = retention.begin(base, config or space.config, version or space.fold.version)
+    held = begin(base, config or space.config, version or space.state.version)
     for row in engine.store.rows(space=space.number):
-        if row.seq > held.seq and retention.wanted(row.seq, upto, base):
+        if row.seq > held.seq and remains(row.seq, upto, base):
             held.apply(row)
     return held
 
@@ -58,7 +61,7 @@ def test_base_and_rest_are_the_live_state_bit_for_bit(engine, clock, kind):
     engine.create("s", CONFIGS[kind])
     traffic(engine, clock, "s", 120, seed=1)
     whole = rows_of(engine)
-    live = engine.space("s").fold.digest()
+    live = engine.space("s").state.digest()
     for share in (0.3, 0.6, 0.4):
         before = cut(engine, share)
         found = trim(engine, before)
@@ -67,21 +70,21 @@ def test_base_and_rest_are_the_live_state_bit_for_bit(engine, clock, kind):
         assert from_base(engine, "s").digest() == live
         base, upto = base_of(engine, "s")
         assert upto == base.seq == found.seq
-        assert {row.seq for row in left if row.seq <= upto and row.kind > BUILT} == base.kept
-        waiting = base.fold.pending
+        assert {row.seq for row in left if row.seq <= upto and row.kind > Kind.BUILT} == base.kept
+        waiting = base.state().pending
         assert {row.key for row in left if row.seq in base.kept} == waiting.keys()
         assert [row for row in whole if row.seq > upto] == [r for r in left if r.seq > upto]
         assert max(r.at for r in whole if r.seq <= upto) < before
     traffic(engine, clock, "s", 40, seed=2)
     trim(engine, cut(engine, 0.5))
-    assert from_base(engine, "s").digest() == engine.space("s").fold.digest()
+    assert from_base(engine, "s").digest() == engine.space("s").state.digest()
 
 
 def test_nothing_goes_that_is_not_old(engine, clock):
     engine.create("s", CONFIGS["score test"])
     traffic(engine, clock, "s", 20, seed=1)
     before = rows_of(engine)
-    assert trim(engine, before[0].at) == retention.Trimmed(0, 0, 0.0, False, [])
+    assert trim(engine, before[0].at) == Trimmed(0, 0, 0.0, False, [])
     assert rows_of(engine) == before
     assert base_of(engine, "s") == (None, 0)
 
@@ -93,7 +96,7 @@ def test_the_last_row_stays_for_numbers_go_on_from_it(engine, clock):
     trim(engine, last.at + 1)
     assert rows_of(engine)[-1] == last
     assert trim(engine, last.at + 1).rows == 0
-    assert from_base(engine, "s").digest() == engine.space("s").fold.digest()
+    assert from_base(engine, "s").digest() == engine.space("s").state.digest()
 
 
 def test_work_is_done_in_parts(engine, clock):
@@ -102,7 +105,7 @@ def test_work_is_done_in_parts(engine, clock):
     before, calls = cut(engine, 0.8), 1
     while (found := trim(engine, before, most=17)).more:
         calls += 1
-        assert from_base(engine, "s").digest() == engine.space("s").fold.digest()
+        assert from_base(engine, "s").digest() == engine.space("s").state.digest()
     assert calls > 3
     assert found.seq == max(r.seq for r in rows_of(engine) if r.at < before)
 
@@ -116,13 +119,13 @@ def test_spaces_are_trimmed_together_and_retired_ones_go(engine, clock):
     engine.store.flush()
     trim(engine, engine.now())
     for name in ("s", "t"):
-        assert from_base(engine, name).digest() == engine.space(name).fold.digest()
+        assert from_base(engine, name).digest() == engine.space(name).state.digest()
     kinds = {row.kind for row in engine.store.rows(space=3)}
-    assert max(kinds) <= BUILT
+    assert max(kinds) <= Kind.BUILT
     engine.create("new", CONFIGS["score test"])
     traffic(engine, clock, "new", 10, seed=8)
     assert base_of(engine, "new")[0] is None
-    assert from_base(engine, "new").digest() == engine.space("new").fold.digest()
+    assert from_base(engine, "new").digest() == engine.space("new").state.digest()
 
 
 def test_what_waits_is_still_known_and_learnt(engine, clock):
@@ -138,20 +141,20 @@ def test_what_waits_is_still_known_and_learnt(engine, clock):
     ask(engine, "s")
     engine.store.flush()
     assert trim(engine, engine.now()).rows == 1  # the reward: it is in the base
-    assert [r.key for r in rows_of(engine) if r.kind == DECISION][:4] == keys
+    assert [r.key for r in rows_of(engine) if r.kind == Kind.DECISION][:4] == keys
     again = ask(engine, "s", decision_id="d2")
     assert again.decision_id == "d2"
     engine.store.flush()
-    assert len([r for r in rows_of(engine) if r.kind == DECISION]) == 5  # it was no new one
+    assert len([r for r in rows_of(engine) if r.kind == Kind.DECISION]) == 5  # it was no new one
     reward(engine, "s", keys[0], 0.5)
     clock.now += 501 * SECOND
     engine.tick()
     engine.store.flush()
-    assert from_base(engine, "s").digest() == engine.space("s").fold.digest()
+    assert from_base(engine, "s").digest() == engine.space("s").state.digest()
     last = ask(engine, "s").decision_id
     engine.store.flush()
     trim(engine, engine.now() + 1)
-    left = [r.key for r in rows_of(engine) if r.kind == DECISION]
+    left = [r.key for r in rows_of(engine) if r.kind == Kind.DECISION]
     assert left[-1] == last
     assert not set(left) & set(keys)
 
@@ -163,23 +166,23 @@ def test_other_parameters_learn_from_what_is_kept(engine, clock):
     base, _ = base_of(engine, "s")
     other = msgspec.structs.replace(CONFIGS["hybrid"], params={"alpha": 0.3})
     held = from_base(engine, "s", other, 2)
-    assert 0 < held.policy.step < engine.space("s").fold.policy.step
+    assert 0 < held.policy.step < engine.space("s").state.policy.step
     assert held.skipped == 0  # arms are known by the features that they were told with before
-    assert set(engine.space("s").fold.policy.arms) <= set(held.policy.arms) | {
-        c.id for c in base.arms
+    assert set(engine.space("s").state.policy.arms) <= set(held.policy.arms) | {
+        arm.id for arm in base.body.arms
     }
     # and what is in force then is what later bases go on from
     engine.change("s", other)
     engine.store.flush()
     assert trim(engine, engine.now()).waits_for == ["s"]
-    engine.swap("s", 1, from_base(engine, "s", other, 2), [])
+    engine.swap("s", Rebuilt(1, from_base(engine, "s", other, 2), []))
     traffic(engine, clock, "s", 30, seed=2)
-    live = engine.space("s").fold.digest()
+    live = engine.space("s").state.digest()
     assert from_base(engine, "s").digest() == live
     trim(engine, cut(engine, 0.6))
     after = base_of(engine, "s")[0]
-    assert after.fold.version == 2
-    assert after.since == base.at
+    assert after.version == 2
+    assert after.body.since == base.body.at
     assert from_base(engine, "s").digest() == live
 
 
@@ -206,7 +209,7 @@ def test_an_altered_base_is_no_truth(engine, clock):
 def test_a_trim_that_is_cut_short_loses_nothing(engine, clock, at):
     engine.create("s", CONFIGS["hybrid"])
     traffic(engine, clock, "s", 40, seed=1)
-    live = engine.space("s").fold.digest()
+    live = engine.space("s").state.digest()
     before = cut(engine, 0.7)
     trim(engine, cut(engine, 0.2))
     count = 0
@@ -218,14 +221,13 @@ def test_a_trim_that_is_cut_short_loses_nothing(engine, clock, at):
             raise KeyboardInterrupt
 
     with contextlib.suppress(KeyboardInterrupt):
-        retention.trim(engine.store.path, before, pause=stop)
+        trim_log(engine.store.path, before, pause=stop)
     assert from_base(engine, "s").digest() == live
     trim(engine, before)
     assert from_base(engine, "s").digest() == live
     base, upto = base_of(engine, "s")
-    assert {r.seq for r in rows_of(engine) if r.seq <= upto and r.kind > BUILT} == base.kept
-    with contextlib.closing(retention.connect(engine.store.path)) as connection:
-        assert connection.execute("SELECT DISTINCT seq FROM base_page").fetchall() == [(upto,)]
+    assert {r.seq for r in rows_of(engine) if r.seq <= upto and r.kind > Kind.BUILT} == base.kept
+    assert engine.store.query("SELECT DISTINCT seq FROM base_page") == [(upto,)]
 
 
 def test_the_log_is_held_for_moments_only(engine, clock):
@@ -236,9 +238,7 @@ def test_the_log_is_held_for_moments_only(engine, clock):
         engine.store.flush()
     traffic(engine, clock, "s", 300, seed=1)
     done, waits = [], []
-    thread = threading.Thread(
-        target=lambda: done.append(retention.trim(engine.store.path, engine.now()))
-    )
+    thread = threading.Thread(target=lambda: done.append(trim_log(engine.store.path, engine.now())))
     thread.start()
     while thread.is_alive():
         start = time.perf_counter()
@@ -247,9 +247,9 @@ def test_the_log_is_held_for_moments_only(engine, clock):
         waits.append(time.perf_counter() - start)
     thread.join()
     assert done[0].rows > 300
-    assert done[0].held < 0.1  # on a machine with nothing else to do, a few milliseconds
+    assert done[0].longest_lock < 0.1  # on a machine with nothing else to do, a few milliseconds
     assert max(waits) < 0.5
-    assert from_base(engine, "s").digest() == engine.space("s").fold.digest()
+    assert from_base(engine, "s").digest() == engine.space("s").state.digest()
 
 
 @pytest.mark.parametrize("kind", ["score test", "draws", "hybrid"])
@@ -264,7 +264,7 @@ def test_an_export_has_what_is_left(engine, clock, tmp_path, kind):
     base, upto = base_of(engine, "s")
     with History(data, "s") as history:
         left = {d.row.key: d for d in history.decisions(tmp_path)}
-    wanted = [k for k, d in whole.items() if retention.wanted(d.row.seq, upto, base)]
+    wanted = [k for k, d in whole.items() if remains(d.row.seq, upto, base)]
     assert list(left) == wanted
     for key in wanted:
         a, b = whole[key], left[key]
@@ -272,15 +272,14 @@ def test_an_export_has_what_is_left(engine, clock, tmp_path, kind):
         assert a.x.tolist() == b.x.tolist()
         if a.features is not None:
             assert [y.tolist() for y in a.features] == [y.tolist() for y in b.features]
-    assert whim.logs.open(to_columns(data, "s", tmp_path / "s.whim")["out"]).n_events > 0
+    assert whim.logs.open(export(data, "s", tmp_path / "s.whim", format="log")["out"]).n_events > 0
 
 
 def test_without_a_base_all_begins_with_nothing_learnt(engine, clock):
     engine.create("s", CONFIGS["score test"])
     traffic(engine, clock, "s", 20, seed=1)
     assert (
-        retention.begin(None, CONFIGS["score test"], 1).digest()
-        == Fold(CONFIGS["score test"]).digest()
+        begin(None, CONFIGS["score test"], 1).digest() == SpaceState(CONFIGS["score test"]).digest()
     )
     assert from_base(engine, "s").digest() == folded(engine, "s").digest()
 
@@ -296,19 +295,19 @@ def test_a_restart_goes_on_from_the_base(tmp_path, clock, kind, snapshot):
         engine.snapshot("s")  # older than the base will be
     traffic(engine, clock, "s", 60, seed=2)
     trim(engine, cut(engine, 0.7))
-    live = engine.space("s").fold.digest()
+    live = engine.space("s").state.digest()
     engine.close()
     again = Engine(data, clock=clock)
-    assert again.space("s").fold.digest() == live
+    assert again.space("s").state.digest() == live
     traffic(again, clock, "s", 20, seed=3)
     again.snapshot("s")
     trim(again, cut(again, 0.5))
     again.change("s", msgspec.structs.replace(CONFIGS[kind], explore=0.5))
-    again.swap("s", *again.rebuilt("s"))
+    again.swap("s", again.rebuilt("s"))
     again.store.flush()
-    live = again.space("s").fold.digest()
+    live = again.space("s").state.digest()
     again.close()
     last = Engine(data, clock=clock)
-    assert last.space("s").fold.version == 2
-    assert last.space("s").fold.digest() == live
+    assert last.space("s").state.version == 2
+    assert last.space("s").state.digest() == live
     last.close()

@@ -15,13 +15,14 @@ from tests.captured import captured
 from tests.clocks import Clock
 from whim.errors import InvalidInputError
 from whim.serve import wire
-from whim.serve.engine import Engine
-from whim.serve.keys import SCOPES, Keys, KeysError
-from whim.serve.limits import Rates
+from whim.serve.http.guard import refuse_open
+from whim.serve.http.keys import SCOPES, Keys, KeysError
+from whim.serve.http.limits import Rates
+from whim.serve.http.metrics import Metrics
+from whim.serve.log.store import StoreError
 from whim.serve.logging import get
-from whim.serve.metrics import Metrics
-from whim.serve.settings import ConfigError, Settings, load, refuse_open
-from whim.serve.store import StoreError
+from whim.serve.settings import ConfigError, Settings, load
+from whim.serve.state.engine import Engine
 
 # -- settings ---------------------------------------------------------------------------------
 
@@ -393,7 +394,7 @@ def test_callers_cannot_make_series_without_end():
 
 def test_hostile_names_are_escaped():
     space = SimpleNamespace(
-        fold=SimpleNamespace(
+        state=SimpleNamespace(
             stats=SimpleNamespace(counts={}),
             policy=SimpleNamespace(step=3, arms=[]),
             pending={},
@@ -401,9 +402,7 @@ def test_hostile_names_are_escaped():
         )
     )
     names = ['a"} 1\nwhim_arms{space="b', "back\\slash", "\ud800"]
-    engine = SimpleNamespace(
-        spaces=dict.fromkeys(names, space), store=SimpleNamespace(last_seq=0, failed=None)
-    )
+    engine = SimpleNamespace(spaces=dict.fromkeys(names, space), seq=0, failed=None)
     found = scraped(Metrics(engine))
     assert ("whim_arms", "b") not in found
     assert found["whim_steps_total", names[0]] == 3

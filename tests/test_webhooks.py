@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from tests.captured import captured
-from whim.serve.metrics import Metrics
+from whim.serve.http.metrics import Metrics
+from whim.serve.jobs.webhooks import Webhooks, wait_before
 from whim.serve.settings import ConfigError, load
-from whim.serve.webhooks import Webhooks, wait_before
 
 
 class Receiver:
@@ -98,7 +98,8 @@ class Tally(Metrics):
 async def delivering(tmp_path, changes, *urls, metrics=None, hooks=None, **more):
     settings = load(None, webhooks=hooks or [{"url": url} for url in urls])
     more = {"backoff": lambda attempt: 0.001, "timeout": 5.0, **more}
-    made = Webhooks(settings, tmp_path, changes.read, changes.names, metrics, **more)
+    count = None if metrics is None else metrics.webhook
+    made = Webhooks(settings, tmp_path, changes.read, changes.names, count, **more)
     running = asyncio.create_task(made.run())
     await asyncio.sleep(0)
     try:

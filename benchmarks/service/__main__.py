@@ -1,7 +1,7 @@
 """``python -m benchmarks.service``: the service under load, as ratios in one run.
 
-Load beside the no-op stack, memory over a million decisions, recovery, decisions while the
-clerk works, and the news world. Exit code 1 if a bar is missed.
+Load beside the no-op stack, memory over a million decisions, recovery, decisions while a
+worker works, and the news world. Exit code 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.service import news, running
 from whim.serve import wire
-from whim.serve.engine import Engine
+from whim.serve.state.engine import Engine
 from whim.worlds import NewsWorld
 
 OUT = Path(__file__).parent.parent / "service.json"
@@ -91,7 +91,7 @@ def load(folder: Path, rounds: int, seconds: float) -> dict[str, Any]:
 
 
 def memory(folder: Path, decisions: int) -> dict[str, Any]:
-    """Resident megabytes of the service, its scribe and clerk; decisions come and expire."""
+    """Resident megabytes of the service, its log writer and worker; decisions come and expire."""
     found = []
     with running.service(folder / "memory", "snapshot_seconds = 10\n") as (port, process):
         running.ask(port, "POST", "/v1/spaces", {**SPACE, "rewards": {"wait_seconds": 20}})
@@ -126,14 +126,14 @@ def recovery(folder: Path, decisions: int) -> dict[str, Any]:
         engine.reward("load", wire.RewardBody(decision_id=f"d{i}", value=float(i % 3 == 0)))
         if i % 1000 == 0:
             engine.store.flush()
-    state = engine.space("load").fold.digest()
+    state = engine.space("load").state.digest()
     engine.close()
     rates = []
     for _ in range(5):
         began = time.perf_counter()
         engine = Engine(data)
         rates.append(engine.recovered / (time.perf_counter() - began))
-        if engine.space("load").fold.digest() != state:
+        if engine.space("load").state.digest() != state:
             raise RuntimeError("the state after a recovery must be the state before")
         rows = engine.recovered
         engine.close()

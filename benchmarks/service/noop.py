@@ -20,8 +20,9 @@ from starlette.routing import Route as WebRoute
 from starlette.types import Receive, Scope, Send
 
 from benchmarks.service.load import POOL
-from whim.serve import app, handlers, wire
-from whim.serve.host import Host
+from whim.serve import app, wire
+from whim.serve.http import handlers
+from whim.serve.http.service import Service
 from whim.serve.settings import load
 
 PATH = "/v1/spaces/{space}/decisions"
@@ -65,7 +66,7 @@ def main() -> None:
     listening.bind(("127.0.0.1", int(sys.argv[1])))
     answer = body()
 
-    async def only_answer(host: Host, call: Any) -> bytes:
+    async def only_answer(service: Service, call: Any) -> bytes:
         return answer
 
     async def serve(data: str) -> None:
@@ -78,7 +79,7 @@ def main() -> None:
                     app.API[app.API.index(route)] = msgspec.structs.replace(
                         route, handler=only_answer
                     )
-            application = app.make(Host(load(None, data=data, demo=False)))
+            application = app.make(Service(load(None, data=data, demo=False)))
         config = uvicorn.Config(application, log_config=None, access_log=False, lifespan="auto")
         await uvicorn.Server(config).serve(sockets=[listening])
 

@@ -1,4 +1,4 @@
-"""``whim demo``: the service for a minute, with readers whose interests change, found live."""
+"""``whim demo``: the service for a minute, with readers whose interests change, detected live."""
 
 from __future__ import annotations
 
@@ -27,26 +27,28 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
-_RATE = 120  # readers a second
-_BEAT = 0.1  # seconds: those who come within it are asked for together
+_RATE = 120  # readers per second
+_BEAT = 0.1  # seconds: readers who come within it are sent together
 _PORT = 8126
 
 
 def demo(
     seconds: Annotated[float, typer.Option(min=1, help="How long readers come.")] = 60,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Without: 8126, or any if that is taken.")
+        int | None, typer.Option(min=0, max=65535, help="Default 8126, or any if that is taken.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the data here; thrown away without.")
+        Path | None, typer.Option(metavar="DIR", help="Keep the data here, not just for now.")
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Serve on afterwards, until Ctrl-C.")
+        bool, typer.Option("--keep", help="Keep serving afterwards, until Ctrl-C.")
     ] = False,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Open none.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the readers.")] = 0,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Do not open a browser.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the readers.")] = 0,
 ) -> None:
-    """Start the service, let readers come whose interests change, and watch it find out.
+    """Start the service, let readers come whose interests change, and watch it detect them.
 
     Real HTTP, a real log; nothing but the readers is simulated.
     """
@@ -59,7 +61,7 @@ def demo(
             show = asyncio.run(_Show(url, seconds, seed).run(no_browser))
             show.summary()
             if keep:
-                typer.echo(f"\nit serves on at {url}; Ctrl-C stops it")
+                typer.echo(f"\nstill serving at {url}; Ctrl-C stops it")
                 with contextlib.suppress(KeyboardInterrupt):
                     process.wait()
 
@@ -81,7 +83,7 @@ def _free(port: int | None) -> int:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """End in good order when told to by a signal, too: the service is a child."""
+    """End in good order on a signal, too: the service is a child."""
 
     def end(number: int, _: Any) -> None:
         raise SystemExit(128 + number)
@@ -107,7 +109,7 @@ def _service(folder: Path, data: Path, port: int) -> Iterator[tuple[str, subproc
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            start_new_session=True,  # Ctrl-C is for us; we tell it
+            start_new_session=True,  # Ctrl-C is for us; we stop it
         )
         try:
             yield _address(process, folder / "service.log"), process
@@ -184,7 +186,7 @@ class _Show:
             page = f"{self._url}/spaces/{self._space}"
             opened = not no_browser and _browse(page)
             typer.echo(f"{'opened' if opened else 'open'} {page}\n")
-            typer.echo(f"{_RATE} readers a second, for {self._seconds:g} seconds; Ctrl-C ends it")
+            typer.echo(f"{_RATE} readers per second, for {self._seconds:g} seconds; Ctrl-C ends it")
             self._began = time.monotonic()
             await self._serve(client, 1)  # the first decision takes longer: code is loaded
             self._began = time.monotonic()
@@ -207,9 +209,9 @@ class _Show:
             self._paper.at(now)
             await self._serve(client, max(0, int(now * _RATE) - came))
             came = int(now * _RATE)
-            await self._tell(client, now)
+            await self._reward(client, now)
             await asyncio.sleep(max(0.0, now + _BEAT - self._now()))
-        await self._tell(client, float("inf"))
+        await self._reward(client, float("inf"))
         await asyncio.sleep(2 * _BEAT)  # for a change that the last reward revealed
 
     async def _serve(self, client: AsyncClient, count: int) -> None:
@@ -220,8 +222,8 @@ class _Show:
         readers = [self._paper.reader() for _ in range(min(count, _RATE))]
         if not readers:
             return
-        asked = [{"context": reader, "candidates": list(SECTIONS)} for reader in readers]
-        answers = await client.decide_many(asked, space=self._space)
+        requests = [{"context": reader, "candidates": list(SECTIONS)} for reader in readers]
+        answers = await client.decide_many(requests, space=self._space)
         for reader, answer in zip(readers, answers, strict=True):
             if not isinstance(answer, Answer):
                 raise answer
@@ -232,14 +234,14 @@ class _Show:
             due = self._now() + self._paper.delay()
             heapq.heappush(self._due, (due, answer.decision_id, value))
 
-    async def _tell(self, client: AsyncClient, now: float) -> None:
+    async def _reward(self, client: AsyncClient, now: float) -> None:
         """The rewards that are known by now."""
-        told: list[dict[str, Any]] = []
-        while self._due and self._due[0][0] <= now and len(told) < 1000:
+        rewards: list[dict[str, Any]] = []
+        while self._due and self._due[0][0] <= now and len(rewards) < 1000:
             _, key, value = heapq.heappop(self._due)
-            told.append({"decision_id": key, "value": value})
-        if told:
-            await client.reward_many(told, space=self._space)
+            rewards.append({"decision_id": key, "value": value})
+        if rewards:
+            await client.reward_many(rewards, space=self._space)
 
     async def _watch(self, client: AsyncClient) -> None:
         async for change in client.stream(space=self._space):
@@ -257,11 +259,11 @@ class _Show:
         since = self._open.pop(arm, None)
         if since is None:
             self._false += 1
-            typer.echo(f"{now:6.1f} s  → {arm}: a change that is none, or one seen twice")
+            typer.echo(f"{now:6.1f} s  → {arm}: a false alarm, or a duplicate")
             return
         self._found += 1
         moved = _moved(change)
-        typer.echo(f"{now:6.1f} s  → found: {arm}, {now - since:.1f} s after{moved}")
+        typer.echo(f"{now:6.1f} s  → detected: {arm}, {now - since:.1f} s after{moved}")
 
     def summary(self) -> None:
         """What came of it all."""
@@ -272,8 +274,8 @@ class _Show:
             f"\nclick rate  {clicks / n:.1%} of {n:,} readers with whim, "
             f"{held_clicks / held:.1%} of {held:,} held back (sections at random)"
         )
-        false = f", and {self._false} found that were none" if self._false else ""
-        typer.echo(f"changes     {self._found} of {self._made} found{false}")
+        false = f", and {self._false} false alarms" if self._false else ""
+        typer.echo(f"changes     {self._found} of {self._made} detected{false}")
 
 
 def _moved(change: Change) -> str:

@@ -39,19 +39,19 @@ def export(
     from whim.cli.serve import needed
 
     needed()
-    from whim.serve.export import export as write
+    from whim.serve.jobs.export import export as write
 
     low, high = _time("--since", since), _time("--until", until)
     with bar(out.name, 100) as advance:
-        found = write(
+        done = write(
             data, space, out, format=format, since=low, until=high, overwrite=force,
             progress=lambda share: advance(int(100 * share)),
         )  # fmt: skip
     if as_json:
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(done, indent=2, ensure_ascii=False))
         return
-    typer.echo(f"{found['out']}: {found['rows']:,} decisions of {space} as {found['format']}")
-    for reason, count in found["left_out"].items():
+    typer.echo(f"{done['out']}: {done['rows']:,} decisions of {space} as {done['format']}")
+    for reason, count in done["left_out"].items():
         typer.echo(f"  {count:>9,}  left out: {reason}")
 
 
@@ -60,8 +60,8 @@ def _time(name: str, text: str | None) -> int | None:
     if text is None:
         return None
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise typer.BadParameter(f"{name} takes a date or a time, got {text!r}") from None
-    found = found if found.tzinfo else found.replace(tzinfo=UTC)
-    return round((found - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from whim.serve.keys import Keys
+    from whim.serve.http.keys import Keys
 
 __all__ = ["keys"]
 
@@ -24,7 +24,7 @@ def _open(data: Path, *, new: bool = False) -> Keys:
     needed()
     if not new and not data.is_dir():
         raise InvalidInputError(f"data must be a directory that exists, got {str(data)!r}.")
-    from whim.serve.keys import Keys
+    from whim.serve.http.keys import Keys
 
     return Keys(data / "keys.json")
 
@@ -55,19 +55,19 @@ def list_(
     """List the keys, without their tokens."""
     from whim.cli.show import print_json, print_table
 
-    found = _open(data).list()
+    listed = _open(data).list()
     if as_json:
         rows = [
             {"name": k.name, "scopes": k.scopes, "made": k.made, "revoked": k.revoked}
-            for k in found
+            for k in listed
         ]
         print_json({"keys": rows})
-    elif not found:
+    elif not listed:
         typer.echo("no keys: the service is open to this machine, and to no other")
     else:
         cells = [
             [k.name, ", ".join(k.scopes), k.made[:16], "revoked" if k.revoked else "in force"]
-            for k in found
+            for k in listed
         ]
         print_table(("key", "scopes", "made", "state"), cells, left=4)
 

@@ -21,11 +21,11 @@ def log(
     """Describe a log: events, arms, time, rewards, pools, and what was dropped when it was made."""
     from whim.logs import open
 
-    found = describe(open(path))
+    facts = describe(open(path))
     if as_json:
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
         return
-    for name, value in found.items():
+    for name, value in facts.items():
         typer.echo(f"{name.replace('_', ' '):<15} {_shown(value)}")
 
 

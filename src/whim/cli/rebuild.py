@@ -1,9 +1,7 @@
-"""``whim rebuild``: the log folded from nothing, held against the last snapshot and the rest."""
+"""``whim rebuild``: the log folded from nothing, compared with the last snapshot and the rest."""
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +12,8 @@ import typer
 from whim.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from whim.serve.fold import Fold
-    from whim.serve.store import LogReader
-    from whim.serve.wire import ConfigRow
+    from whim.serve.log.reader import LogReader
+    from whim.serve.log.rows import ConfigRow
 
 __all__ = ["rebuild"]
 
@@ -41,30 +38,31 @@ def rebuild(
     from whim.cli.show import print_json
 
     needed()
-    from whim.serve import behind
-    from whim.serve.store import LogReader
+    from whim.serve.log.configs import open_spaces
+    from whim.serve.log.reader import LogReader
 
     if not (data / "log.db").is_file():
         raise InvalidInputError(f"data must be a service's directory, got {str(data)!r}.")
     reader = LogReader(data / "log.db")
     try:
-        there = behind.open_spaces(reader)
+        there = open_spaces(reader)
         wanted = space or sorted(there)
         for name in wanted:
             if name not in there:
                 known = ", ".join(sorted(there)) or "none"
                 raise InvalidInputError(f"space must be one of {known}, got {name!r}.")
-        found = []
+        rows = []
         for name in wanted:
+            number, history = there[name]
             with bar(name, reader.last()[0]) as advance:
-                found.append(_compare(data, reader, name, *there[name], advance))
+                rows.append(_compare(data, reader, name, number, history.now, advance))
     finally:
         reader.close()
     if as_json:
-        print_json({"spaces": found})
+        print_json({"spaces": rows})
     else:
-        _print(found)
-    if any(row["equal"] is False for row in found):
+        _print(rows)
+    if any(row["equal"] is False for row in rows):
         raise typer.Exit(1)
 
 
@@ -73,76 +71,45 @@ def _compare(
     reader: LogReader,
     name: str,
     number: int,
-    told: ConfigRow,
+    config_row: ConfigRow,
     advance: Callable[[int], None],
 ) -> dict[str, Any]:
-    from whim.serve import retention
+    from whim.serve.state.base import begin, read_base, rows_of
+    from whim.serve.state.snapshots import peek
 
-    held = _snapshot(data, number, told.version)
+    snapshot = peek(data / "snapshots.db", number)
     until = reader.last()[0]  # after the snapshot, so that it is not ahead of this
-    with contextlib.closing(retention.connect(reader.path)) as connection:
-        base, upto = retention.read(connection, number), retention.trimmed(connection)
-    assert told.config is not None
-    whole = retention.begin(base, told.config, told.version)
+    base = read_base(reader, number)
+    assert config_row.config is not None
+    whole = begin(base, config_row.config, config_row.version)
     began = time.perf_counter()
     rows = 0
-    for block in retention.stretches(reader, whole.seq, until, number):
-        found = [row for row in block if retention.wanted(row[0], upto, base)]
-        whole.apply_many(found)
-        rows += len(found)
+    for block in rows_of(reader, number, whole.seq, until):
+        whole.apply_many(block)
+        rows += len(block)
         advance(block[-1][0])
     seconds = time.perf_counter() - began
     row: dict[str, Any] = {
-        "space": name, "version": told.version, "until": until, "rows": rows,
+        "space": name, "version": config_row.version, "until": until, "rows": rows,
         "seconds": seconds, "rows_per_second": rows / seconds if seconds > 0 else None,
         "base": None if base is None else base.seq, "digest": whole.digest(), "snapshot": None,
         "rest": None, "digest_of_snapshot": None, "equal": None,
     }  # fmt: skip
-    if held is not None:
-        row["snapshot"] = held.seq
+    if snapshot is not None and snapshot.version == config_row.version:
+        row["snapshot"] = snapshot.seq
         row["rest"] = 0
-        for block in retention.stretches(reader, held.seq, until, number):
-            held.apply_many(block)
+        for block in rows_of(reader, number, snapshot.seq, until):
+            snapshot.apply_many(block)
             row["rest"] += len(block)
-        row["digest_of_snapshot"] = held.digest()
+        row["digest_of_snapshot"] = snapshot.digest()
         row["equal"] = row["digest"] == row["digest_of_snapshot"]
     return row
 
 
-def _snapshot(data: Path, number: int, version: int) -> Fold | None:
-    """The last snapshot, read as it is and at one moment; None if a restart would not use it."""
-    from whim.serve.pages import Snapshots
-
-    class Seen(Snapshots):
-        """Snapshots that nobody writes to."""
-
-        def _open(self) -> None:
-            where = f"{self.path.absolute().as_uri()}?mode=rw"
-            self._connection = sqlite3.connect(where, uri=True, isolation_level=None)
-            self._connection.execute("PRAGMA busy_timeout=10000")
-            self._connection.execute("PRAGMA query_only=ON")
-
-        def _set_aside(self) -> None:
-            raise sqlite3.DatabaseError
-
-    try:
-        seen = Seen(data / "snapshots.db")
-    except sqlite3.Error:
-        return None
-    try:
-        seen._connection.execute("BEGIN")
-        held = seen.read(number)
-    except sqlite3.Error:
-        return None
-    finally:
-        seen.close()
-    return held if held is not None and held.version == version else None
-
-
-def _print(found: list[dict[str, Any]]) -> None:
+def _print(rows: list[dict[str, Any]]) -> None:
     from whim.cli.show import compact, print_table
 
-    if not found:
+    if not rows:
         typer.echo("no spaces")
         return
     words = {True: "equal", False: "DIFFERENT", None: "no snapshot yet"}
@@ -155,7 +122,7 @@ def _print(found: list[dict[str, Any]]) -> None:
             compact(row["rows"]),
             compact(row["rows_per_second"] or 0),
         ]
-        for row in found
+        for row in rows
     ]
-    heads = ("space", "state", "whole log", "snapshot + rest", "rows", "rows a second")
+    heads = ("space", "state", "whole log", "snapshot + rest", "rows", "rows per second")
     print_table(heads, cells, left=4)

@@ -1,4 +1,4 @@
-"""``whim serve``: the service, until it is told to stop."""
+"""``whim serve``: the service, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ __all__ = ["serve"]
 
 def serve(
     config: Annotated[
-        Path | None, typer.Option(metavar="whim.toml", help="Settings; what follows wins over it.")
+        Path | None, typer.Option(metavar="whim.toml", help="Settings; options override them.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where all is kept; whim-data without.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Where everything is kept; default whim-data."),
     ] = None,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on; any but this machine's needs keys.")
     ] = None,
-    port: Annotated[int | None, typer.Option(help="8126 without; 0 for any free one.")] = None,
+    port: Annotated[int | None, typer.Option(help="Default 8126; 0 for any free one.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
 ) -> None:
-    """Serve decisions and rewards over HTTP, and the page that shows interests changing.
+    """Serve decisions and rewards over HTTP, and the dashboard that shows interests changing.
 
     Without settings it listens on this machine only, and has a space named demo to try.
     """
@@ -49,7 +50,7 @@ def serve(
 def _started(address: str, settings: Settings) -> None:
     typer.echo(
         f"whim serves at {address}\n"
-        f"the page         {address}/\n"
+        f"dashboard        {address}/\n"
         f"data in          {Path(settings.data).resolve()}\n"
         "stop with Ctrl-C"
     )

@@ -63,16 +63,16 @@ def list_(url: _Url = _URL, key: _Key = None, as_json: _Json = False) -> None:
     from whim.cli.show import compact, print_json, print_table
 
     with _client(url, key) as client:
-        found = client.spaces()
+        infos = client.spaces()
     if as_json:
-        print_json({"spaces": [_plain(info) for info in found]})
-    elif not found:
+        print_json({"spaces": [_plain(info) for info in infos]})
+    elif not infos:
         typer.echo("no spaces: whim spaces create NAME makes one")
     else:
         cells = [
             [s.name, s.config.policy, _state(s), compact(s.arms), compact(s.steps),
              compact(s.waiting)]
-            for s in found
+            for s in infos
         ]  # fmt: skip
         print_table(("space", "policy", "state", "arms", "learnt", "waiting"), cells, left=3)
 
@@ -190,8 +190,8 @@ def _state(info: SpaceInfo) -> str:
 def _plain(info: SpaceInfo) -> dict[str, Any]:
     import msgspec
 
-    told: dict[str, Any] = msgspec.to_builtins(info)
-    return told
+    plain: dict[str, Any] = msgspec.to_builtins(info)
+    return plain
 
 
 def _laid(
@@ -229,13 +229,13 @@ def _laid(
 def _read(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text()
-        found = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
+        content = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
     except OSError as error:
         raise InvalidInputError(
             f"file must be one that can be read, got {str(file)!r}: {error.strerror}."
         ) from None
     except ValueError as error:  # of either format, or no text at all
         raise InvalidInputError(f"file must be JSON or TOML, got {file.name}: {error}.") from None
-    if not isinstance(found, dict):
-        raise InvalidInputError(f"file must hold an object, got {type(found).__name__}.")
-    return found
+    if not isinstance(content, dict):
+        raise InvalidInputError(f"file must hold an object, got {type(content).__name__}.")
+    return content

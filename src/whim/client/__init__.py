@@ -1,8 +1,8 @@
-"""``Client`` and ``AsyncClient``: decisions and rewards from a Whim service, asked for safely.
+"""``Client`` and ``AsyncClient``: decisions and rewards from a Whim service, safe to retry.
 
 ``core`` makes every request and reads every reply without input or output; ``sync`` and
 ``asynchronous`` only carry what it makes. A decision and a reward always have an id, so that one
-whose reply was lost is asked for again and still counts once.
+whose reply was lost is sent again and still counts once.
 """
 
 from __future__ import annotations

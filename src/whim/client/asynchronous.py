@@ -8,20 +8,8 @@ from typing import Any
 
 import httpx
 
-from whim.client.core import (
-    Arm,
-    Call,
-    Candidates,
-    Change,
-    Context,
-    Core,
-    Decisions,
-    Rewarded,
-    Rewards,
-    ServiceError,
-    SpaceInfo,
-    T,
-)
+from whim.client import core
+from whim.client.core import Call, Core, ServiceError, T
 from whim.client.events import Events
 from whim.serve.wire import Answer, SpaceConfig
 
@@ -32,20 +20,7 @@ class AsyncClient:
     """A Whim service. Close it with ``aclose``, or use it in ``async with``.
 
     Requests that fail on the way, or with 429, 502, 503 or 504, are sent again with the same id;
-    what is refused raises ``ServiceError``.
-
-    Parameters
-    ----------
-    url
-        Where the service listens.
-    key
-        An API key; without, the environment's ``WHIM_KEY``.
-    space
-        The space that is meant where none is named.
-    timeout
-        Seconds for an answer, each time it is asked for.
-    retries
-        How often to ask again.
+    what is refused raises ``ServiceError``. Parameters are those of ``Client``.
     """
 
     def __init__(
@@ -75,20 +50,20 @@ class AsyncClient:
                 else:
                     step = talk.send(reply)
         except StopIteration as end:
-            found: T = end.value
-            return found
+            answer: T = end.value
+            return answer
 
-    async def spaces(self) -> list[SpaceInfo]:
+    async def spaces(self) -> list[core.SpaceInfo]:
         """All spaces."""
         return await self._run(self._core.spaces())
 
-    async def space(self, name: str) -> SpaceInfo:
+    async def space(self, name: str) -> core.SpaceInfo:
         """One space."""
         return await self._run(self._core.info(name))
 
     async def create(
         self, name: str, config: SpaceConfig | None = None, **fields: Any
-    ) -> SpaceInfo:
+    ) -> core.SpaceInfo:
         """Make a space, from a configuration or from its fields."""
         return await self._run(self._core.create(name, config, fields))
 
@@ -102,8 +77,8 @@ class AsyncClient:
 
     async def decide(
         self,
-        context: Context,
-        candidates: Candidates,
+        context: core.Context,
+        candidates: core.Candidates,
         *,
         decision_id: str | None = None,
         deferred: bool = False,
@@ -118,7 +93,7 @@ class AsyncClient:
         )  # fmt: skip
 
     async def decide_many(
-        self, decisions: Decisions, *, space: str | None = None
+        self, decisions: core.Decisions, *, space: str | None = None
     ) -> list[Answer | ServiceError]:
         """Several decisions at once; one that is refused is an error in its place."""
         return await self._run(self._core.decide_many(space, decisions))
@@ -130,15 +105,15 @@ class AsyncClient:
         *,
         reward_id: str | None = None,
         space: str | None = None,
-    ) -> Rewarded:
+    ) -> core.Rewarded:
         """Say what came of a decision."""
         return await self._run(
             self._core.reward(space, decision_id=decision_id, value=value, reward_id=reward_id)
         )
 
     async def reward_many(
-        self, rewards: Rewards, *, space: str | None = None
-    ) -> list[Rewarded | ServiceError]:
+        self, rewards: core.Rewards, *, space: str | None = None
+    ) -> list[core.Rewarded | ServiceError]:
         """Several rewards at once; one that is refused is an error in its place."""
         return await self._run(self._core.reward_many(space, rewards))
 
@@ -146,7 +121,7 @@ class AsyncClient:
         """A deferred decision was shown; whether this call was the first to say so."""
         return await self._run(self._core.activate(space, decision_id))
 
-    async def arms(self, *, limit: int = 1000, space: str | None = None) -> list[Arm]:
+    async def arms(self, *, limit: int = 1000, space: str | None = None) -> list[core.Arm]:
         """The arms of a space, those shown most first."""
         return await self._run(self._core.arms(space, limit))
 
@@ -160,12 +135,14 @@ class AsyncClient:
 
     async def changes(
         self, since: int = 0, *, limit: int = 1000, space: str | None = None
-    ) -> list[Change]:
+    ) -> list[core.Change]:
         """Changes found after row ``since`` of the log."""
         return await self._run(self._core.changes(space, since, limit))
 
-    async def stream(self, since: int = 0, *, space: str | None = None) -> AsyncIterator[Change]:
-        """Changes as they are found, without end; a cut line is taken up where it broke."""
+    async def stream(
+        self, since: int = 0, *, space: str | None = None
+    ) -> AsyncIterator[core.Change]:
+        """Changes as they are found, without end; a cut connection is resumed where it broke."""
         events = Events(self._core.at(space, "changes", "stream"), since, self._core.retries)
         while True:
             why: Exception | None = None

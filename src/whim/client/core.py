@@ -24,7 +24,7 @@ Candidates = Sequence[str | int | Candidate | Mapping[str, Any]]
 Decisions = Iterable[DecisionBody | Mapping[str, Any]]
 Rewards = Iterable[RewardBody | Mapping[str, Any]]
 AGAIN = (429, 502, 503, 504)
-_LONGEST = 30.0  # seconds that a service may ask to wait before the caller is told instead
+_LONGEST = 30.0  # seconds: a service that asks for more is reported to the caller instead
 
 
 class ServiceError(WhimError):
@@ -36,7 +36,7 @@ class ServiceError(WhimError):
 
 
 class UnreachableError(ServiceError):
-    """No answer came, however often it was asked for."""
+    """No answer came, in any attempt."""
 
     def __init__(self, url: str, error: Exception) -> None:
         said = str(error) or type(error).__name__
@@ -158,13 +158,13 @@ def _each(kind: Any, name: str) -> Callable[[bytes], list[Any]]:
     parts, decode = _field(list[msgspec.Raw], name), msgspec.json.Decoder(kind).decode
 
     def read(data: bytes) -> list[Any]:
-        found: list[Any] = []
+        answers: list[Any] = []
         for part in parts(data):
             bad = _failed(part).error
-            found.append(
+            answers.append(
                 decode(part) if bad is None else ServiceError(422, bad.code, bad.message, bad.path)
             )
-        return found
+        return answers
 
     return read
 
@@ -183,30 +183,30 @@ _version, _activated = _field(int, "version"), _field(bool, "activated")
 
 def _named(body: Any, name: str) -> dict[str, Any]:
     """A body with an id of ours if it has none."""
-    told = dict(body) if isinstance(body, Mapping) else msgspec.structs.asdict(body)
-    if told.get(name) is None:
-        told[name] = uuid.uuid4().hex
-    return told
+    fields = dict(body) if isinstance(body, Mapping) else msgspec.structs.asdict(body)
+    if fields.get(name) is None:
+        fields[name] = uuid.uuid4().hex
+    return fields
 
 
 def _config(config: SpaceConfig | None, fields: Mapping[str, Any]) -> dict[str, Any]:
     if config is not None and fields:
         raise InvalidInputError("config must be a SpaceConfig or its fields, got both.")
-    told: dict[str, Any] = msgspec.to_builtins(dict(fields) if config is None else config)
-    return told
+    plain: dict[str, Any] = msgspec.to_builtins(dict(fields) if config is None else config)
+    return plain
 
 
 def problem(reply: httpx.Response) -> ServiceError:
     """What a refusal says."""
     try:
-        found = _failed(reply.content).error
+        error = _failed(reply.content).error
     except msgspec.DecodeError:  # of somebody between here and the service
-        found = None
-    if found is None:
+        error = None
+    if error is None:
         text = " ".join(reply.text.split())[:200] or reply.reason_phrase
         said = f"{reply.url.host} must answer as Whim does, got {reply.status_code}: {text}."
-        found = _Problem(f"http_{reply.status_code}", said)
-    return ServiceError(reply.status_code, found.code, found.message, found.path)
+        error = _Problem(f"http_{reply.status_code}", said)
+    return ServiceError(reply.status_code, error.code, error.message, error.path)
 
 
 # -- when to ask again ------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from whim.client.core import AGAIN, Change, ServiceError, UnreachableError, paus
 
 __all__ = ["Events"]
 
-_QUIET = 60.0  # seconds without a word after which it is asked for anew
+_QUIET = 60.0  # seconds of silence after which it reconnects
 _change = msgspec.json.Decoder(Change).decode
 
 

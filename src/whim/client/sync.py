@@ -8,20 +8,8 @@ from typing import Any
 
 import httpx
 
-from whim.client.core import (
-    Arm,
-    Call,
-    Candidates,
-    Change,
-    Context,
-    Core,
-    Decisions,
-    Rewarded,
-    Rewards,
-    ServiceError,
-    SpaceInfo,
-    T,
-)
+from whim.client import core
+from whim.client.core import Call, Core, ServiceError, T
 from whim.client.events import Events
 from whim.serve.wire import Answer, SpaceConfig
 
@@ -39,13 +27,13 @@ class Client:
     url
         Where the service listens.
     key
-        An API key; without, the environment's ``WHIM_KEY``.
+        An API key; by default the environment's ``WHIM_KEY``.
     space
-        The space that is meant where none is named.
+        The default space.
     timeout
-        Seconds for an answer, each time it is asked for.
+        Seconds for an answer, per attempt.
     retries
-        How often to ask again.
+        How many more attempts to make.
     """
 
     def __init__(
@@ -75,18 +63,18 @@ class Client:
                 else:
                     step = talk.send(reply)
         except StopIteration as end:
-            found: T = end.value
-            return found
+            answer: T = end.value
+            return answer
 
-    def spaces(self) -> list[SpaceInfo]:
+    def spaces(self) -> list[core.SpaceInfo]:
         """All spaces."""
         return self._run(self._core.spaces())
 
-    def space(self, name: str) -> SpaceInfo:
+    def space(self, name: str) -> core.SpaceInfo:
         """One space."""
         return self._run(self._core.info(name))
 
-    def create(self, name: str, config: SpaceConfig | None = None, **fields: Any) -> SpaceInfo:
+    def create(self, name: str, config: SpaceConfig | None = None, **fields: Any) -> core.SpaceInfo:
         """Make a space, from a configuration or from its fields."""
         return self._run(self._core.create(name, config, fields))
 
@@ -100,8 +88,8 @@ class Client:
 
     def decide(
         self,
-        context: Context,
-        candidates: Candidates,
+        context: core.Context,
+        candidates: core.Candidates,
         *,
         decision_id: str | None = None,
         deferred: bool = False,
@@ -116,7 +104,7 @@ class Client:
         )  # fmt: skip
 
     def decide_many(
-        self, decisions: Decisions, *, space: str | None = None
+        self, decisions: core.Decisions, *, space: str | None = None
     ) -> list[Answer | ServiceError]:
         """Several decisions at once; one that is refused is an error in its place."""
         return self._run(self._core.decide_many(space, decisions))
@@ -128,15 +116,15 @@ class Client:
         *,
         reward_id: str | None = None,
         space: str | None = None,
-    ) -> Rewarded:
+    ) -> core.Rewarded:
         """Say what came of a decision."""
         return self._run(
             self._core.reward(space, decision_id=decision_id, value=value, reward_id=reward_id)
         )
 
     def reward_many(
-        self, rewards: Rewards, *, space: str | None = None
-    ) -> list[Rewarded | ServiceError]:
+        self, rewards: core.Rewards, *, space: str | None = None
+    ) -> list[core.Rewarded | ServiceError]:
         """Several rewards at once; one that is refused is an error in its place."""
         return self._run(self._core.reward_many(space, rewards))
 
@@ -144,7 +132,7 @@ class Client:
         """A deferred decision was shown; whether this call was the first to say so."""
         return self._run(self._core.activate(space, decision_id))
 
-    def arms(self, *, limit: int = 1000, space: str | None = None) -> list[Arm]:
+    def arms(self, *, limit: int = 1000, space: str | None = None) -> list[core.Arm]:
         """The arms of a space, those shown most first."""
         return self._run(self._core.arms(space, limit))
 
@@ -158,12 +146,12 @@ class Client:
 
     def changes(
         self, since: int = 0, *, limit: int = 1000, space: str | None = None
-    ) -> list[Change]:
+    ) -> list[core.Change]:
         """Changes found after row ``since`` of the log."""
         return self._run(self._core.changes(space, since, limit))
 
-    def stream(self, since: int = 0, *, space: str | None = None) -> Iterator[Change]:
-        """Changes as they are found, without end; a cut line is taken up where it broke."""
+    def stream(self, since: int = 0, *, space: str | None = None) -> Iterator[core.Change]:
+        """Changes as they are found, without end; a cut connection is resumed where it broke."""
         events = Events(self._core.at(space, "changes", "stream"), since, self._core.retries)
         while True:
             why: Exception | None = None

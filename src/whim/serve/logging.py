@@ -131,11 +131,11 @@ def set_up(settings: Settings) -> None:
     levels = {"whim": level, "uvicorn": level, "uvicorn.error": level, "httpx": "WARNING"}
     levels |= {"httpcore": "WARNING", "uvicorn.access": level if settings.access_log else "WARNING"}
     for name, wanted in levels.items():
-        found = logging.getLogger(name)
-        found.setLevel(wanted)
+        logger = logging.getLogger(name)
+        logger.setLevel(wanted)
         if name.startswith("uvicorn"):
-            found.handlers.clear()
-            found.propagate = True
+            logger.handlers.clear()
+            logger.propagate = True
 
 
 def get(name: str) -> Any:

@@ -12,10 +12,11 @@ from pathlib import Path
 import uvicorn
 
 from whim.serve.app import make
-from whim.serve.host import Host
-from whim.serve.keys import Keys
+from whim.serve.http.guard import refuse_open
+from whim.serve.http.keys import Keys
+from whim.serve.http.service import Service
 from whim.serve.logging import set_up
-from whim.serve.settings import ConfigError, Settings, refuse_open
+from whim.serve.settings import ConfigError, Settings
 
 __all__ = ["run"]
 
@@ -25,41 +26,41 @@ _STOPS = (signal.SIGINT, signal.SIGTERM)
 class _Server(uvicorn.Server):
     """Ends streams first, so that a shutdown waits only for work."""
 
-    host: Host
+    service: Service
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.host.end_streams()
+        self.service.end_streams()
         await super().shutdown(sockets)
 
 
 async def _serve(
     settings: Settings, listening: socket.socket, ready: Callable[[str], None] | None
 ) -> int:
-    host = Host(settings)
+    service = Service(settings)
     config = uvicorn.Config(
-        make(host), log_config=None, access_log=settings.access_log, server_header=False,
+        make(service), log_config=None, access_log=settings.access_log, server_header=False,
         timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)), lifespan="on",
         backlog=2048, h11_max_incomplete_event_size=1 << 16, timeout_keep_alive=30,
     )  # fmt: skip
     server = _Server(config)
-    server.host = host
+    server.service = service
 
     async def watch() -> None:
-        await host.opened.wait()
-        if host.problem is not None:
+        await service.opened.wait()
+        if service.problem is not None:
             server.should_exit = True
         else:
             # what is there now stays: the collector need not look at it again and again
             gc.collect()
             gc.freeze()
             gc.set_threshold(20_000, 50, 100)
-        if ready is not None and host.problem is None:
+        if ready is not None and service.problem is None:
             ready(_address(settings, listening))
 
     watching = asyncio.ensure_future(watch())
     await server.serve(sockets=[listening])
     watching.cancel()
-    return 1 if host.problem is not None else 0
+    return 1 if service.problem is not None else 0
 
 
 def _address(settings: Settings, listening: socket.socket) -> str:
@@ -70,27 +71,27 @@ def _address(settings: Settings, listening: socket.socket) -> str:
 def _listen(settings: Settings) -> socket.socket:
     """The socket, so that an address in use is said before anything is touched."""
     try:
-        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise ConfigError(f"host must be an address of this machine, got {settings.host!r}: "
                           f"{error}.") from None  # fmt: skip
-    family, kind, proto, _, address = found[0]
-    made = socket.socket(family, kind, proto)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    family, kind, proto, _, address = addresses[0]
+    listening = socket.socket(family, kind, proto)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind(address)
+        listening.bind(address)
     except OSError as error:
-        made.close()
+        listening.close()
         raise ConfigError(
             f"port must be free, got {settings.port} on {settings.host}: {error.strerror}."
         ) from None
-    made.listen(2048)
-    made.setblocking(False)
-    return made
+    listening.listen(2048)
+    listening.setblocking(False)
+    return listening
 
 
 def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> int:
-    """Serve until told to stop; the exit code.
+    """Serve until a signal ends it; the exit code.
 
     Parameters
     ----------

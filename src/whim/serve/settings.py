@@ -7,7 +7,7 @@ import ipaddress
 import re
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,10 +16,7 @@ from msgspec import Meta, Struct
 from whim.errors import WhimError
 from whim.serve.wire import Name
 
-if TYPE_CHECKING:
-    from whim.serve.keys import Keys
-
-__all__ = ["ConfigError", "Settings", "Webhook", "is_loopback", "load", "refuse_open"]
+__all__ = ["ConfigError", "Settings", "Webhook", "is_loopback", "load"]
 
 _Seconds = Annotated[float, Meta(gt=0, le=10_000_000)]
 _Text = Annotated[str, Meta(min_length=1, max_length=4096)]
@@ -48,7 +45,7 @@ class Settings(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     host: Annotated[str, Meta(min_length=1, max_length=255)] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8126
     max_body: Annotated[int, Meta(ge=1024, le=2**30)] = 2 * 1024 * 1024
-    rate: Annotated[float, Meta(ge=0, le=1e9)] = 0.0  # requests a second for each caller
+    rate: Annotated[float, Meta(ge=0, le=1e9)] = 0.0  # requests per second for each caller
     burst: Annotated[int, Meta(ge=1, le=10**9)] = 100
     snapshot_seconds: _Seconds = 60.0
     retention_days: Annotated[float, Meta(gt=0, le=100_000)] | None = None
@@ -61,8 +58,8 @@ class Settings(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     shutdown_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 10.0
 
 
-def load(path: Path | None, **given: Any) -> Settings:
-    """Settings from a file, if there is one, and from ``given``, which wins; None is not given.
+def load(path: Path | None, **overrides: Any) -> Settings:
+    """Settings from a file, if there is one, and from ``overrides``, which win; None is none.
 
     Raises
     ------
@@ -77,20 +74,20 @@ def load(path: Path | None, **given: Any) -> Settings:
     Traceback (most recent call last):
     whim.serve.settings.ConfigError: port must be `int` <= 65535, got 90000.
     """
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     where = ""
     if path is not None:
-        told, where = _read(path), f"{path.name}: "
-    given = {name: value for name, value in given.items() if value is not None}
-    for name, value in given.items():
-        told[name] = str(value) if isinstance(value, Path) else value
+        fields, where = _read(path), f"{path.name}: "
+    overrides = {name: value for name, value in overrides.items() if value is not None}
+    for name, value in overrides.items():
+        fields[name] = str(value) if isinstance(value, Path) else value
     try:
-        found = msgspec.convert(told, Settings)
+        settings = msgspec.convert(fields, Settings)
     except msgspec.ValidationError as error:
-        text, field = _sentence(str(error), told)
-        raise ConfigError(text if field in given else where + text) from None
-    _check(found, "" if {"webhooks", "host"} & given.keys() else where)
-    return found
+        text, field = _sentence(str(error), fields)
+        raise ConfigError(text if field in overrides else where + text) from None
+    _check(settings, "" if {"webhooks", "host"} & overrides.keys() else where)
+    return settings
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -105,7 +102,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"config must be TOML, got {path}: {error}.") from None
 
 
-def _sentence(error: str, told: dict[str, Any]) -> tuple[str, str]:
+def _sentence(error: str, fields: dict[str, Any]) -> tuple[str, str]:
     """What msgspec says, as a parameter, a constraint and what came; and the top field."""
     text, _, at = error.partition(" - at `$.")
     at = at.removesuffix("`")
@@ -126,27 +123,27 @@ def _sentence(error: str, told: dict[str, Any]) -> tuple[str, str]:
         literal = Settings.__annotations__.get(at, "")
         if "Literal" in str(literal):
             must = "one of " + ", ".join(re.findall(r"[\"']([^\"']+)[\"']", str(literal)))
-    return f"{at} must be {must}, got {_came(told, at)}.", re.split(r"[.\[]", at)[0]
+    return f"{at} must be {must}, got {_came(fields, at)}.", re.split(r"[.\[]", at)[0]
 
 
-def _came(told: Any, at: str) -> str:
-    """The value at a path; an address may hold a secret, so only its kind is told."""
+def _came(value: Any, at: str) -> str:
+    """The value at a path; an address may hold a secret, so only its kind is shown."""
     for part in re.findall(r"[^.\[\]]+", at):
         try:
-            told = told[int(part)] if isinstance(told, list) else told[part]
+            value = value[int(part)] if isinstance(value, list) else value[part]
         except (KeyError, IndexError, TypeError, ValueError):
             return "another"
-    if isinstance(told, (dict, list)) or at.endswith(".url"):
-        return f"`{type(told).__name__}`"
-    return repr(told)[:80]
+    if isinstance(value, (dict, list)) or at.endswith(".url"):
+        return f"`{type(value).__name__}`"
+    return repr(value)[:80]
 
 
-def _check(found: Settings, where: str) -> None:
+def _check(settings: Settings, where: str) -> None:
     """What types cannot say."""
-    if not found.host.isprintable() or " " in found.host:
-        raise ConfigError(f"{where}host must be an address or a name, got {found.host!r}.")
+    if not settings.host.isprintable() or " " in settings.host:
+        raise ConfigError(f"{where}host must be an address or a name, got {settings.host!r}.")
     seen: dict[str, int] = {}
-    for i, hook in enumerate(found.webhooks):
+    for i, hook in enumerate(settings.webhooks):
         reason = _bad_url(hook.url)
         if reason:
             raise ConfigError(f"{where}webhooks[{i}].url must be an http or https address, "
@@ -169,15 +166,6 @@ def _bad_url(url: str) -> str:
     if parts.scheme not in ("http", "https"):
         return f"scheme {parts.scheme[:20]!r}"
     return "" if host else "one without a host"
-
-
-def refuse_open(settings: Settings, keys: Keys) -> None:
-    """Raise unless only this machine can connect or there is a key to ask for."""
-    if not is_loopback(settings.host) and not keys.any:
-        raise ConfigError(
-            f"host must be a loopback address while there are no keys, got {settings.host!r}: "
-            "make one with `whim keys make`."
-        )
 
 
 def is_loopback(host: str) -> bool:

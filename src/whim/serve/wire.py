@@ -1,33 +1,19 @@
-"""What the service says and keeps: requests, answers and rows of the log, checked once.
+"""What callers send and get: requests, answers and configurations, as JSON and checked once.
 
-Bodies are JSON on the wire and MessagePack in the log. An error carries the path of the field.
+An error carries the path of the field.
 """
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
 __all__ = [
-    "Activation",
-    "Answer",
-    "ArmsRow",
-    "Candidate",
-    "Choice",
-    "ConfigRow",
-    "DecisionBody",
-    "DecisionRow",
-    "Expiry",
-    "Features",
-    "Field",
-    "Ranked",
-    "RewardBody",
-    "RewardRow",
-    "RewardRules",
-    "SpaceConfig",
-    "answered",
-]
+    "Answer", "Candidate", "DecisionBody", "Features", "Field", "Mode", "Ranked", "RewardBody",
+    "RewardRules", "RewardState", "SpaceConfig",
+]  # fmt: skip
 
 # the end is looked at twice: Python's $ also matches before a last line break
 _WORD = r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\s)"
@@ -127,6 +113,15 @@ class Ranked(Struct, gc=False):  # they hold no others, and there are many
 Mode = Literal["policy", "explore", "holdback", "shadow"]
 
 
+class RewardState(enum.StrEnum):
+    """What became of a reward; ``KEPT``: for a sum that is learnt when the waiting ends."""
+
+    LEARNT = "learnt"
+    KEPT = "kept"
+    DUPLICATE = "duplicate"
+    LATE = "late"
+
+
 class Answer(Struct, kw_only=True, gc=False):
     """What to show; ``probability`` is that with which this arm was going to be chosen."""
 
@@ -145,83 +140,3 @@ class RewardBody(Struct, forbid_unknown_fields=True, kw_only=True):
     decision_id: DecisionId
     value: Number
     reward_id: DecisionId | None = None
-
-
-# -- rows of the log --------------------------------------------------------------------------
-
-
-Told = list[float] | dict[str, Any] | None  # features as they came
-
-
-class Choice(Struct, array_like=True, gc=False):
-    """An arm with the features that it came with."""
-
-    id: str | int
-    features: Told = None
-
-
-class DecisionRow(Struct, array_like=True, gc=False):
-    """A decision: what was asked, what was answered, and how."""
-
-    id: str
-    context: list[float] | dict[str, Any]
-    arms: list[str | int]
-    features: list[Told] | None  # of each arm, in a space that takes some
-    place: int
-    probability: float
-    mode: Mode
-    deferred: bool
-    due: int
-    wanted: int  # the place that the policy itself would have chosen
-    digest: bytes
-    version: int
-    order: list[int]  # places, best first
-    numbers: list[float]  # score, mean and width of each arm in turn
-
-
-def answered(space: str, row: DecisionRow) -> Answer:
-    """The answer that was given, from what was logged of it."""
-    arms, numbers = row.arms, row.numbers
-    scores, means, widths = numbers[::3], numbers[1::3], numbers[2::3]
-    ranking = [Ranked(arms[i], scores[i], means[i], widths[i]) for i in row.order]
-    return Answer(
-        decision_id=row.id, space=space, arm=arms[row.place], probability=row.probability,
-        mode=row.mode, version=row.version, ranking=ranking,
-    )  # fmt: skip
-
-
-class RewardRow(Struct, array_like=True):
-    """A reward: ``state`` is what became of it, ``learn`` what the policy learns of it now."""
-
-    id: str
-    value: float
-    state: Literal["learnt", "kept", "duplicate", "late"]
-    learn: float | None = None
-    reward_id: str | None = None
-
-
-class Expiry(Struct, array_like=True):
-    """Decisions whose time is over, each with what is learnt for it; None: it was never shown."""
-
-    closed: list[tuple[str, float | None]]
-
-
-class Activation(Struct, array_like=True):
-    """A deferred decision was shown after all."""
-
-    id: str
-    due: int
-
-
-class ArmsRow(Struct, array_like=True):
-    """Arms that were retired by hand."""
-
-    retired: list[str | int]
-
-
-class ConfigRow(Struct, array_like=True):
-    """A space's configuration from ``version`` on; in force once a row says that it is built."""
-
-    name: str
-    version: int
-    config: SpaceConfig | None  # None: retired

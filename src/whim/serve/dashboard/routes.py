@@ -1,0 +1,298 @@
+"""Routes of the dashboard: whole pages, parts that refresh, numbers for charts, the login."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from whim.errors import WhimError
+from whim.serve import wire
+from whim.serve.dashboard import forms, views
+from whim.serve.dashboard.arms import arms
+from whim.serve.dashboard.render import NO_STORE, STATIC, error_page, render
+from whim.serve.http.guard import COOKIE
+from whim.serve.http.service import Service
+from whim.serve.jobs.background import Job, JobState
+from whim.serve.state.space import NotFoundError
+
+__all__ = ["routes"]
+
+_json = msgspec.json.Encoder().encode
+View = Callable[[Request], Awaitable[Response]]
+
+
+def routes() -> list[BaseRoute]:
+    """All of them, not yet guarded."""
+    space = "/page/spaces/{space}"
+    return [
+        Route("/", _in_words(_spaces)),
+        Route("/spaces/{space}", _in_words(_space)),
+        Route("/login", _login, methods=["GET", "POST"]),
+        Route("/logout", _logout, methods=["POST"]),
+        Route("/page/spaces", _in_words(_cards)),
+        Route(f"{space}/summary", _in_words(_summary)),
+        Route(f"{space}/arms", _in_words(_arms)),
+        Route(f"{space}/changes", _in_words(_changes)),
+        Route(f"{space}/series", _in_words(_series)),
+        Route(f"{space}/params", _in_words(_params)),
+        Route(f"{space}/whatif", _in_words(_whatif), methods=["POST"]),
+        Route(f"{space}/whatif/{{job}}", _in_words(_job)),
+        Route(f"{space}/whatif/{{job}}/series", _in_words(_job_series)),
+        Mount("/static", StaticFiles(directory=STATIC), name="page-static"),
+    ]
+
+
+# -- around every view ------------------------------------------------------------------------
+
+
+class _WrongError(Exception):
+    """A page that says what is wrong."""
+
+    def __init__(self, status: int, title: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.title = status, title
+
+
+def _in_words(view: View) -> View:
+    """Let a view fail in words: a whole page, or a part of one where htmx asked."""
+
+    @functools.wraps(view)
+    async def answer(request: Request) -> Response:
+        try:
+            _ready(request)
+            return await view(request)
+        except _WrongError as error:
+            return _failed(request, error.status, error.title, str(error))
+        except NotFoundError as error:
+            return _failed(request, 404, "Not found", str(error))
+        except WhimError as error:
+            return _failed(request, 503, "The service has a problem", str(error))
+
+    return answer
+
+
+def _ready(request: Request) -> None:
+    service = _service(request)
+    if service.problem is not None:
+        raise _WrongError(503, "The service could not start", str(service.problem))
+    if not service.ready:
+        raise _WrongError(503, "Starting", "The service is reading its log. This takes a moment.")
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+def _failed(request: Request, status: int, title: str, message: str) -> Response:
+    if "hx-request" in request.headers:
+        return HTMLResponse(render("_error.html", message=message), status, NO_STORE)
+    return error_page(status, title, message, request.url.path)
+
+
+def _page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
+    service = _service(request)
+    logged_in = service.keys.any and COOKIE in request.cookies
+    text = render(template, logged_in=logged_in, **views.shell(service.engine), **values)
+    return HTMLResponse(text, status, NO_STORE)
+
+
+def _part(template: str, **values: Any) -> Response:
+    return HTMLResponse(render(template, **values), headers=NO_STORE)
+
+
+def _numbers(values: Any) -> Response:
+    return Response(_json(values), media_type="application/json", headers=NO_STORE)
+
+
+def _integer(request: Request, name: str, default: int | None = None) -> int | None:
+    text = request.query_params.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else default
+
+
+# -- pages and parts --------------------------------------------------------------------------
+
+
+def _origin(request: Request) -> str:
+    return str(request.base_url).rstrip("/")
+
+
+async def _all_cards(request: Request) -> dict[str, Any]:
+    engine, cards = _service(request).engine, []
+    for name in engine.names:
+        if name in engine:  # others have their turn in between
+            cards.append(views.card(engine, name))
+        await asyncio.sleep(0)
+    return {"cards": cards, "origin": _origin(request)}
+
+
+async def _spaces(request: Request) -> Response:
+    return _page(request, "spaces.html", **await _all_cards(request))
+
+
+async def _cards(request: Request) -> Response:
+    shell = views.shell(_service(request).engine)
+    return _part("_cards.html", **await _all_cards(request), **shell)
+
+
+async def _space(request: Request) -> Response:
+    engine, name = _service(request).engine, request.path_params["space"]
+    return _page(
+        request,
+        "space.html",
+        **_head(request),
+        arms=await _arms_wanted(request),
+        changes=views.changes(engine, name, _integer(request, "before")),
+        config=views.config(engine, name),
+        form=_form(engine.space(name).config, name),
+    )
+
+
+def _head(request: Request) -> dict[str, Any]:
+    engine, name = _service(request).engine, request.path_params["space"]
+    return {
+        "space": views.summary(engine, name),
+        "example": views.example(engine.space(name), _origin(request)),
+    }
+
+
+async def _summary(request: Request) -> Response:
+    engine = _service(request).engine
+    return _part("_summary.html", **_head(request), **views.shell(engine))
+
+
+async def _arms_wanted(request: Request) -> dict[str, Any]:
+    query = request.query_params
+    return await arms(
+        _service(request).engine,
+        request.path_params["space"],
+        query.get("sort", "decisions"),
+        query.get("down", "1") != "0",
+        _integer(request, "page", 1) or 1,
+        query.get("q", "")[:256],
+    )
+
+
+async def _arms(request: Request) -> Response:
+    return _part("_arms.html", arms=await _arms_wanted(request))
+
+
+async def _changes(request: Request) -> Response:
+    engine, name = _service(request).engine, request.path_params["space"]
+    seen = _integer(request, "latest"), _integer(request, "version")
+    if seen == (views.latest(engine, name), engine.space(name).state.version):
+        return Response(status_code=204, headers=NO_STORE)
+    changes = views.changes(engine, name, _integer(request, "before"))
+    return _part("_changes.html", changes=changes)
+
+
+async def _series(request: Request) -> Response:
+    return _numbers(views.series(_service(request).engine, request.path_params["space"]))
+
+
+# -- what if ----------------------------------------------------------------------------------
+
+
+def _form(config: wire.SpaceConfig, name: str, policy: str | None = None) -> dict[str, Any]:
+    policy = config.policy if policy is None else policy
+    return {
+        "name": name,
+        "policy": policy,
+        "policies": views.policies(),
+        "explore": f"{config.explore:g}",
+        "explores": views.explores(config),
+        "params": views.params(policy, config.params if policy == config.policy else {}),
+    }
+
+
+async def _params(request: Request) -> Response:
+    space = _service(request).engine.space(request.path_params["space"])
+    policy = request.query_params.get("policy", space.config.policy)
+    if policy not in views.policies():
+        raise NotFoundError(f"policy must be one that exists, got {policy!r}.")
+    return _part("_whatif_params.html", form=_form(space.config, space.name, policy))
+
+
+async def _whatif(request: Request) -> Response:
+    service, name = _service(request), request.path_params["space"]
+    config = service.engine.space(name).config
+    try:
+        fields = await forms.fields(request)
+        config = await asyncio.to_thread(forms.config_of, fields, config)
+        key = await service.whatif(name, config)
+    except WhimError as error:
+        text = render("_whatif_job.html", problem=str(error))
+        return HTMLResponse(text, 422, NO_STORE)
+    return _show_job(name, key, service.job(key))
+
+
+def _show_job(name: str, key: str, job: Job | None) -> Response:
+    problem = "This replay is no longer known here: ask again." if job is None else None
+    done = job is not None and job.state == JobState.DONE
+    result = views.compared(job.result) if job is not None and done else None
+    return _part(
+        "_whatif_job.html", problem=problem, name=name, id=key, job=job, result=result
+    )  # fmt: skip
+
+
+async def _job(request: Request) -> Response:
+    name, key = request.path_params["space"], request.path_params["job"]
+    return _show_job(name, key, _service(request).job(key))
+
+
+async def _job_series(request: Request) -> Response:
+    job = _service(request).job(request.path_params["job"])
+    if job is None:
+        raise NotFoundError("this what-if is gone: ask again.")
+    if job.state != JobState.DONE:
+        raise NotFoundError("this what-if is not done yet.")
+    return _numbers({name: job.result[name]["curve"] for name in ("logged", "whatif")})
+
+
+# -- login ------------------------------------------------------------------------------------
+
+
+async def _login(request: Request) -> Response:
+    service = _service(request)
+    if request.method == "GET":
+        if "hx-request" in request.headers:  # a part of a page whose login is over
+            onward = forms.path_of(request.headers.get("hx-current-url", "/"))
+            return Response(headers={"hx-redirect": f"/login?next={quote(onward)}"})
+        return _login_page(forms.local(request.query_params.get("next", "/")))
+    try:
+        fields = await forms.fields(request)
+    except WhimError as error:
+        return _login_page("/", str(error), 422)
+    onward, token = forms.local(fields.get("next", "/")), fields.get("key", "").strip()
+    key = service.keys.check(token) if token and service.keys.any else None
+    if service.keys.any and key is None:
+        return _login_page(onward, "This key is not in force.", 401)
+    if key is not None and not key.allows("read"):
+        return _login_page(onward, "This key does not have the scope read.", 403)
+    answer = RedirectResponse(onward, 303, NO_STORE)
+    if key is not None:
+        answer.set_cookie(
+            COOKIE, token, path="/", httponly=True, samesite="strict",
+            secure=request.url.scheme == "https",
+        )  # fmt: skip
+    return answer
+
+
+def _login_page(onward: str, problem: str | None = None, status: int = 200) -> Response:
+    text = render("login.html", next=onward, problem=problem, logged_in=False)
+    return HTMLResponse(text, status, NO_STORE)
+
+
+async def _logout(request: Request) -> Response:
+    answer = RedirectResponse("/login", 303, NO_STORE)
+    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    return answer

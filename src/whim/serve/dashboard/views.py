@@ -1,0 +1,324 @@
+"""What the templates show, shaped from the engine: plain values, never in proportion to the log."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import time
+from typing import Any
+
+import msgspec
+
+from whim.evaluate import Interval
+from whim.policies import POLICIES
+from whim.serve import wire
+from whim.serve.dashboard import rates
+from whim.serve.dashboard.drawing import moves, spark
+from whim.serve.state.engine import Engine
+from whim.serve.state.policy import SERVED
+from whim.serve.state.space import Space
+from whim.serve.state.space_state import SpaceState
+from whim.serve.state.stats import MICRO
+
+__all__ = [
+    "arm_text", "card", "changes", "compared", "config",
+    "duration", "example", "explores", "latest",
+    "params", "percent", "policies",  "series", "shell", "summary",
+]  # fmt: skip
+
+_CHANGES = 10  # a page of the timeline
+_DAY = 86_400 * MICRO
+_MARKS = 100  # changes drawn in the chart
+_HIDDEN = frozenset(("n_features", "n_item_features", "n_cross_features", "seed", "ties"))
+
+
+def shell(engine: Engine) -> dict[str, Any]:
+    """What every page knows: whether the log can be written."""
+    failed = engine.failed
+    return {"failed": None if failed is None else str(failed)}
+
+
+def _settled(engine: Engine, space: Space) -> tuple[list[Any], int]:
+    stats = space.state.stats
+    at = max(engine.now(), time.time_ns() // 1000)
+    return rates.settled(stats, space.config.rewards.wait_seconds, at), stats.width
+
+
+# -- spaces -----------------------------------------------------------------------------------
+
+
+def card(engine: Engine, name: str) -> dict[str, Any]:
+    """A space in the list."""
+    space = engine.space(name)
+    bins, width = _settled(engine, space)
+    return {
+        "name": name,
+        "policy": space.config.policy,
+        "mode": _mode(space.config),
+        "decisions": space.state.stats.counts["decisions"],
+        "arms": len(space.state.policy.arms),
+        "rate": rates.now(bins, width).policy,
+        "changes": engine.count_changes(name, engine.now() - _DAY),
+        "spark": spark(rates.spark_values(bins, width), 240, 40),
+        "rebuilding": engine.info(name).rebuilding,
+    }
+
+
+def _mode(config: wire.SpaceConfig) -> str:
+    if config.shadow:
+        return "shadow"
+    parts = []
+    if config.explore:
+        parts.append(f"explores {percent(config.explore)}")
+    if config.holdback:
+        parts.append(f"holds back {percent(config.holdback)}")
+    return ", ".join(parts) or "live"
+
+
+def summary(engine: Engine, name: str) -> dict[str, Any]:
+    """The head of a space's page."""
+    space = engine.space(name)
+    info = engine.info(name)
+    stats = space.state.stats
+    counts = stats.counts
+    bins, width = _settled(engine, space)
+    totals = stats.summary()
+    return {
+        "name": name,
+        "info": info,
+        "config": info.config,
+        "mode": _mode(info.config),
+        "decisions": counts.get("decisions", 0),
+        "closed": counts.get("closed", 0),
+        "rewards": counts.get("rewards", 0),
+        "late": counts.get("rewards_late", 0),
+        "duplicate": counts.get("rewards_duplicate", 0),
+        "never_shown": counts.get("never_shown", 0),
+        "matched_share": totals["matched_share"],
+        "delay": totals["mean_delay_seconds"],
+        "now": rates.now(bins, width),
+        "ever": rates.over(bins, width),
+        "shadow": _shadow(space, totals, bins, width),
+        "skipped": space.state.skipped,
+    }
+
+
+def _shadow(space: Space, totals: dict[str, Any], bins: list[Any], width: int) -> Any:
+    if not space.config.shadow:
+        return None
+    closed = space.state.stats.counts.get("closed", 0)
+    return {
+        **totals["shadow"],
+        "closed": closed,
+        "share": totals["shadow"]["agreed"] / closed if closed else None,
+        "baseline": rates.over(bins, width).policy,
+    }
+
+
+def series(engine: Engine, name: str) -> dict[str, Any]:
+    """Numbers for the chart."""
+    space = engine.space(name)
+    bins, width = _settled(engine, space)
+    marks = engine.recent_changes(name, most=_MARKS)
+    return {
+        **rates.series(bins, width),
+        "holdback": any(one.holdback for _, one in bins),
+        "changes": [{"t": at / MICRO, "arm": arm_text(event["arm"])} for _, at, event in marks],
+    }
+
+
+# -- changes ----------------------------------------------------------------------------------
+
+
+def changes(engine: Engine, name: str, before: int | None = None) -> dict[str, Any]:
+    """A page of the timeline, newest first."""
+    state = engine.space(name).state
+    recent = engine.recent_changes(name, before, _CHANGES + 1)
+    return {
+        "name": name,
+        "version": state.version,
+        "rows": [_change(seq, at, event, state) for seq, at, event in recent[:_CHANGES]],
+        "latest": recent[0][0] if recent and before is None else 0,
+        "older": recent[_CHANGES - 1][0] if len(recent) > _CHANGES else None,
+        "before": before,
+        "detects": "ps" in state.config.policy or bool(recent),
+    }
+
+
+def latest(engine: Engine, name: str) -> int:
+    """The row of the last change; 0 when there is none."""
+    recent = engine.recent_changes(name, most=1)
+    return recent[0][0] if recent else 0
+
+
+def _change(seq: int, at: int, event: dict[str, Any], state: SpaceState) -> dict[str, Any]:
+    before, after = event["theta_before"] or [], event["theta_after"] or []
+    names = state.context.names
+    if len(names) != len(before):
+        names = state.items.names
+    if len(before) == 1:
+        names = names if len(names) == 1 else ["mean reward"]
+    return {
+        **event,
+        "seq": seq,
+        "at": at,
+        "arm": arm_text(event["arm"]),
+        "group": None if event["group"] is None else arm_text(event["group"]),
+        "moves": moves(before, after, names),
+    }
+
+
+def arm_text(arm: Any) -> str:
+    """An arm's id as text; policies with one model for all name none."""
+    return "all arms" if arm is None else str(arm)
+
+
+# -- configuration and what if ----------------------------------------------------------------
+
+
+def config(engine: Engine, name: str) -> dict[str, Any]:
+    """The configuration for reading: pairs of words, and all of it as JSON."""
+    current = engine.space(name).config
+    rules = current.rewards
+    lines = [
+        ("Policy", current.policy),
+        ("Parameters", _pairs(current.params) or "as the policy has them"),
+        ("Context", _features(current.context)),
+        ("Items", _features(current.items)),
+        (
+            "Rewards",
+            f"waited for {duration(rules.wait_seconds)}; {rules.default:g} when none came; "
+            + ("the first counts" if rules.combine == "earliest" else "all are added up"),
+        ),
+        ("Explores", percent(current.explore) if current.explore else "never"),
+        ("Holdback", _holdback(current)),
+        ("Seed", str(current.seed)),
+    ]
+    text = msgspec.json.format(msgspec.json.encode(current), indent=2).decode()
+    return {"lines": lines, "json": text}
+
+
+def _pairs(params: dict[str, Any]) -> str:
+    return ", ".join(f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in params.items())
+
+
+def _features(features: wire.Features) -> str:
+    parts = [f"{f.name} ({f.kind})" for f in features.fields]
+    if features.size:
+        parts.append(f"a vector of {features.size}")
+    if features.rest:
+        parts.append(f"the rest hashed to {features.rest}")
+    if features.constant:
+        parts.append("a constant 1")
+    return ", ".join(parts) or "none"
+
+
+def _holdback(config: wire.SpaceConfig) -> str:
+    by = "the first candidate" if config.baseline == "first" else "a random candidate"
+    if config.shadow:
+        return f"shadow: always {by}, the policy learns"
+    return f"{percent(config.holdback)}, which get {by}" if config.holdback else "none"
+
+
+def explores(config: wire.SpaceConfig) -> bool:
+    """Whether every candidate has a chance, so that the log can judge any policy."""
+    aside = config.baseline == "random" and (config.shadow or config.holdback > 0)
+    return config.explore > 0 or aside
+
+
+def example(space: Space, origin: str) -> dict[str, str]:
+    """Two commands that send a first decision and its reward."""
+    current = space.config
+    context = _sample(current.context)
+    candidates: list[Any] = ["a", "b"]
+    if space.state.items.size:
+        candidates = [{"id": arm, "features": _sample(current.items)} for arm in candidates]
+    decide = json.dumps({"context": context, "candidates": candidates}, ensure_ascii=False)
+    reward = json.dumps({"decision_id": "…", "value": 1}, ensure_ascii=False)
+    base = f"curl -X POST {origin}/v1/spaces/{space.name}"
+    head = "-H 'content-type: application/json' \\\n  -d"
+
+    def quoted(text: str) -> str:
+        return "'" + text.replace("'", "'\\''") + "'"
+
+    return {
+        "decide": f"{base}/decisions {head} {quoted(decide)}",
+        "reward": f"{base}/rewards {head} {quoted(reward)}",
+    }
+
+
+def _sample(features: wire.Features) -> Any:
+    if not (features.fields or features.rest):
+        return [0.5] * features.size
+    kinds = {"number": 1.0, "flag": True, "hash": "text"}
+    sample = {f.name: f.values[0] if f.kind == "choice" else kinds[f.kind] for f in features.fields}
+    return sample or {"feature": 1.0}
+
+
+def policies() -> list[str]:
+    """The policies that a what-if may try."""
+    return SERVED
+
+
+def params(policy: str, current: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parameters of a policy: name, default, and what it is now, as JSON."""
+    fields = []
+    for name, parameter in inspect.signature(POLICIES[policy]).parameters.items():
+        if name in _HIDDEN:
+            continue
+        needed = parameter.default is inspect.Parameter.empty
+        fields.append(
+            {
+                "name": name,
+                "needed": needed,
+                "default": "" if needed else _json(parameter.default).replace("null", "default"),
+                "value": _json(current[name]) if name in current else "",
+            }
+        )
+    return fields
+
+
+def compared(result: Any) -> dict[str, Any]:
+    """The result of a what-if, its rates as intervals."""
+    shown = dict(result)
+    for name in ("logged", "whatif"):
+        side = result[name]
+        ends = tuple(math.nan if side[k] is None else side[k] for k in ("rate", "low", "high"))
+        shown[name] = {**side, "interval": Interval(*ends)}
+    shown["relative"] = Interval(**result["relative"]) if result["relative"] else None
+    return shown
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share as text.
+
+    >>> print(percent(0.1), percent(0.123), percent(None), sep="; ")
+    10 %; 12.3 %; –
+    """
+    if share is None or not math.isfinite(share):
+        return "–"
+    text = f"{100 * share:.{digits}f}"
+    if float(text) == 0:
+        text = "0"  # without a sign
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text}\u00a0%".replace("-", "−")
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time as text.
+
+    >>> print(duration(0.25), duration(90), duration(7200), duration(None), sep="; ")
+    250 ms; 90 s; 2 h; –
+    """
+    if seconds is None or not math.isfinite(seconds):
+        return "–"
+    for below, unit, per in ((1.0, "ms", 1e-3), (120, "s", 1), (7200, "min", 60)):
+        if seconds < below:
+            return f"{seconds / per:.3g}\u00a0{unit}"
+    if seconds < 172_800:
+        return f"{seconds / 3600:.3g}\u00a0h"
+    return f"{seconds / 86_400:.3g}\u00a0days"

@@ -1,0 +1,1 @@
+"""The API: routes and their handlers, keys, limits, metrics, problems, and the service itself."""

@@ -1,0 +1,117 @@
+"""Bodies of requests and answers of single routes; what several layers share is in ``wire``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from whim.serve import wire
+from whim.serve.state.views import ArmView, ChangeView, Info
+
+__all__ = [
+    "Activated", "Answers", "ArmList", "Begun", "ChangeList", "Decisions", "Health", "NewSpace",
+    "Rebuilding", "Results", "RetireArms", "Rewarded", "Rewards", "SpaceList", "StatsView",
+]  # fmt: skip
+
+
+def _either(name: str) -> Meta:
+    """Items of a batch's answer, for the document: one that went well, or what was wrong."""
+    refs = [{"$ref": f"#/components/schemas/{n}"} for n in (name, "Failure")]
+    return Meta(extra_json_schema={"items": {"anyOf": refs}})
+
+
+class NewSpace(wire.SpaceConfig, kw_only=True, forbid_unknown_fields=True):
+    """A space to make."""
+
+    name: wire.Name
+
+
+class SpaceList(Struct):
+    """All spaces that serve."""
+
+    spaces: list[Info]
+
+
+class Rebuilding(Struct):
+    """The version that will have the new parameters once the log is folded under them."""
+
+    version: int
+
+
+class Decisions(Struct, forbid_unknown_fields=True):
+    """Several decisions at once."""
+
+    decisions: Annotated[list[wire.DecisionBody], Meta(min_length=1, max_length=1000)]
+
+
+class Answers(Struct):
+    """One answer, or what was wrong, for each decision of the batch, in its order."""
+
+    answers: Annotated[list[Any], _either("Answer")]
+
+
+class Rewarded(Struct):
+    """What became of a reward: learnt, kept (for a sum), duplicate or late."""
+
+    decision_id: str
+    state: str
+
+
+class Rewards(Struct, forbid_unknown_fields=True):
+    """Several rewards at once."""
+
+    rewards: Annotated[list[wire.RewardBody], Meta(min_length=1, max_length=1000)]
+
+
+class Results(Struct):
+    """What became of each reward, in the order of the batch."""
+
+    results: Annotated[list[Any], _either("Rewarded")]
+
+
+class Activated(Struct):
+    """Whether this call activated it; false if it was active before."""
+
+    activated: bool
+
+
+class RetireArms(Struct, forbid_unknown_fields=True):
+    """Arms to retire."""
+
+    arms: Annotated[list[wire.ArmName], Meta(min_length=1, max_length=10_000)]
+
+
+class ArmList(Struct):
+    """All live arms of a space, of at most ``limit``."""
+
+    arms: list[ArmView]
+
+
+class StatsView(Struct, kw_only=True):
+    """Counts since the space was made; see docs/serving.md for their names."""
+
+    counts: dict[str, int]
+    matched_share: float | None
+    mean_delay_seconds: float | None
+    shadow: dict[str, Any]
+
+
+class ChangeList(Struct):
+    """Changes after a row, oldest first; ask again from the last one's ``seq`` for more."""
+
+    changes: list[ChangeView]
+
+
+class Begun(Struct):
+    """A what-if that was begun."""
+
+    job: str
+
+
+class Health(Struct, omit_defaults=True):
+    """How the service is."""
+
+    status: str
+    reason: str | None = None
+    spaces: int | None = None

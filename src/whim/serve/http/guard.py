@@ -1,0 +1,118 @@
+"""Who may pass: keys and their scopes, the rate, and, without keys, only this machine.
+
+A service without keys listens on loopback only. Even there another site's page could send
+requests through the reader's browser, so the host and origin that a browser names must be ours.
+"""
+
+from __future__ import annotations
+
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from starlette.types import Scope
+
+from whim.serve.http.problems import ProblemError
+from whim.serve.settings import ConfigError, Settings, is_loopback
+
+if TYPE_CHECKING:
+    from whim.serve.http.keys import Key, Keys
+    from whim.serve.http.service import Service
+
+__all__ = ["COOKIE", "admit", "refuse_open", "token_of"]
+
+COOKIE = "whim_key"
+_LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
+_SAFE = frozenset(("GET", "HEAD"))
+
+
+def token_of(headers: dict[bytes, bytes]) -> tuple[str | None, bool]:
+    """The key that came, and whether a browser sent it by itself (a cookie)."""
+    bearer = headers.get(b"authorization", b"")
+    if bearer[:7].lower() == b"bearer ":
+        return str(bearer[7:], "latin-1").strip(), False
+    for name in (b"x-api-key", b"ocp-apim-subscription-key"):
+        if name in headers:
+            return str(headers[name], "latin-1"), False
+    if b"cookie" in headers:
+        try:
+            cookie = SimpleCookie(str(headers[b"cookie"], "latin-1")).get(COOKIE)
+        except CookieError:
+            cookie = None
+        if cookie is not None:
+            return cookie.value, True
+    return None, False
+
+
+def admit(
+    service: Service, scope: Scope, wanted: str | None, headers: dict[bytes, bytes]
+) -> Key | None:
+    """Let a request pass, or raise the problem; the key that it came with."""
+    key = None
+    if wanted is not None:
+        if service.keys.any:
+            token, by_browser = token_of(headers)
+            if token is None:
+                raise ProblemError(
+                    401, "no_key", "a key must come with the request.", www_authenticate="Bearer"
+                )
+            key = service.keys.check(token)
+            if key is None:
+                raise ProblemError(
+                    401, "wrong_key", "the key must be one that is in force.",
+                    www_authenticate="Bearer",
+                )  # fmt: skip
+            if not key.allows(wanted):
+                raise ProblemError(403, "scope", f"the key must have the scope {wanted}.")
+            if by_browser and scope["method"] not in _SAFE:
+                _same_origin(headers)
+        else:
+            _local(service, scope, headers)
+    if service.rates is not None:
+        caller = key.name if key is not None else (scope.get("client") or ("",))[0]
+        wait = service.rates.take(caller)
+        if wait > 0:
+            raise ProblemError(
+                429, "rate", f"at most {service.settings.rate:g} requests per second, please.",
+                retry_after=str(max(1, round(wait + 0.5))),
+            )  # fmt: skip
+    return key
+
+
+def refuse_open(settings: Settings, keys: Keys) -> None:
+    """Raise unless only this machine can connect or there is a key to ask for."""
+    if not is_loopback(settings.host) and not keys.any:
+        raise ConfigError(
+            f"host must be a loopback address while there are no keys, got {settings.host!r}: "
+            "make one with `whim keys make`."
+        )
+
+
+def _local(service: Service, scope: Scope, headers: dict[bytes, bytes]) -> None:
+    if not service.loopback:
+        raise ProblemError(401, "no_key", "a key must be made first: whim keys make.")
+    named = str(headers.get(b"host", b"localhost"), "latin-1")
+    if named != service.last_host:  # mostly the same one
+        try:
+            name = urlsplit(f"//{named}").hostname
+        except ValueError:
+            name = None
+        if name not in _LOOPBACK:
+            raise ProblemError(
+                403, "host", f"without keys the host must be localhost, got {named[:80]!r}."
+            )
+        service.last_host = named
+    if scope["method"] not in _SAFE:
+        _same_origin(headers)
+
+
+def _same_origin(headers: dict[bytes, bytes]) -> None:
+    origin = headers.get(b"origin")
+    if origin is None:
+        return
+    try:
+        named = urlsplit(str(origin, "latin-1")).netloc.encode("latin-1")
+    except ValueError:
+        named = b""
+    if named != headers.get(b"host"):
+        raise ProblemError(403, "origin", "a page of another site must not send requests here.")

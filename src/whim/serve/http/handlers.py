@@ -1,0 +1,302 @@
+"""What each route does. Handlers are short: the engine decides, the service awaits the commit."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import Any
+
+import msgspec
+
+from whim.errors import WhimError
+from whim.serve import wire
+from whim.serve.http import bodies
+from whim.serve.http.metrics import CONTENT_TYPE
+from whim.serve.http.problems import Failure, Problem, ProblemError, problem_of
+from whim.serve.http.routes import Call, Query, Reply, Route
+from whim.serve.http.service import Service
+from whim.serve.jobs.background import Job
+from whim.serve.state.space import DecisionRequest
+from whim.serve.state.views import Info, arm_views
+
+__all__ = ["ROUTES"]
+
+_json = msgspec.json.encode
+_AT_ONCE = 32  # of a batch, before others have their turn
+_SPACE = "/v1/spaces/{space}"
+_get, _post = (functools.partial(Route, method) for method in ("GET", "POST"))
+
+
+# -- spaces -----------------------------------------------------------------------------------
+
+
+async def list_spaces(service: Service, call: Call) -> bodies.SpaceList:
+    """List the spaces."""
+    return bodies.SpaceList([service.engine.info(name) for name in service.engine.names])
+
+
+async def create_space(service: Service, call: Call) -> Info:
+    """Make a space."""
+    fields = {name: getattr(call.body, name) for name in wire.SpaceConfig.__struct_fields__}
+    name = call.body.name
+    await service.create(name, wire.SpaceConfig(**fields))
+    return service.engine.info(name)
+
+
+async def show_space(service: Service, call: Call) -> Info:
+    """Show a space."""
+    return service.engine.info(call.params["space"])
+
+
+async def change_space(service: Service, call: Call) -> bodies.Rebuilding:
+    """Change a space: it is rebuilt from its log, and until then the old one serves."""
+    return bodies.Rebuilding(await service.change(call.params["space"], call.body))
+
+
+async def retire_space(service: Service, call: Call) -> None:
+    """Retire a space; its log stays."""
+    await service.commit(lambda t: service.engine.retire(call.params["space"], t))
+
+
+async def list_arms(service: Service, call: Call) -> bodies.ArmList:
+    """List the arms of a space."""
+    space = service.engine.space(call.params["space"])
+    return bodies.ArmList(arm_views(space, call.query["limit"]))
+
+
+async def retire_arms(service: Service, call: Call) -> None:
+    """Retire arms."""
+    await service.commit(
+        lambda t: service.engine.retire_arms(call.params["space"], call.body.arms, t)
+    )
+
+
+async def show_stats(service: Service, call: Call) -> bodies.StatsView:
+    """Counts of a space."""
+    return bodies.StatsView(**service.engine.space(call.params["space"]).state.stats.summary())
+
+
+# -- decisions and rewards --------------------------------------------------------------------
+
+
+async def decide(service: Service, call: Call) -> bytes:
+    """Ask what to show. The same decision_id and body give the same answer."""
+    request = service.decide(call.params["space"], call.body)
+    await request.token
+    return request.answer
+
+
+async def decide_many(service: Service, call: Call) -> bytes:
+    """Ask for several decisions at once."""
+    name = call.params["space"]
+    service.engine.space(name)
+    answers: list[bytes] = []
+    bodies = call.body.decisions
+    for at in range(0, len(bodies), _AT_ONCE):
+        requests = [DecisionRequest.of(body) for body in bodies[at : at + _AT_ONCE]]
+        service.engine.decide_many(name, requests)
+        for one in requests:
+            where = f"$.decisions[{len(answers)}]"
+            answers.append(_json(_failure(one.error, where)) if one.error else one.answer)
+        await asyncio.sleep(0)
+    await service.commit(service.engine.sync)
+    return b'{"answers":[' + b",".join(answers) + b"]}"
+
+
+async def reward(service: Service, call: Call) -> bodies.Rewarded:
+    """Tell what came of a decision."""
+    body = call.body
+    token = service.token()
+    state = service.engine.reward(call.params["space"], body, token)
+    await token
+    return bodies.Rewarded(body.decision_id, state)
+
+
+async def reward_many(service: Service, call: Call) -> bodies.Results:
+    """Tell several rewards at once."""
+    name = call.params["space"]
+    service.engine.space(name)
+    results: list[bodies.Rewarded | Failure] = []
+    for i, body in enumerate(call.body.rewards):
+        try:
+            results.append(bodies.Rewarded(body.decision_id, service.engine.reward(name, body)))
+        except WhimError as error:
+            results.append(_failure(error, f"$.rewards[{i}]"))
+        if i % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)
+    await service.commit(service.engine.sync)
+    return bodies.Results(results)
+
+
+def _failure(error: Exception, where: str) -> Failure:
+    """A problem of one item; that of the log is a problem of the whole request."""
+    known = problem_of(error)
+    if known is None or known.status >= 500:
+        raise error
+    problem = known.problem
+    path = where + (problem.path or "$").removeprefix("$")
+    return Failure(Problem(problem.code, problem.message, path))
+
+
+async def activate(service: Service, call: Call) -> bodies.Activated:
+    """Say that a deferred decision was shown: its waiting begins."""
+    params = call.params
+    return bodies.Activated(
+        await service.commit(
+            lambda t: service.engine.activate(params["space"], params["decision"], t)
+        )
+    )
+
+
+# -- changes ----------------------------------------------------------------------------------
+
+
+async def list_changes(service: Service, call: Call) -> dict[str, Any]:
+    """List the changes of interest that were found."""
+    name = call.params["space"]
+    service.engine.space(name)
+    return {"changes": service.changes_after(name, call.query["since"], call.query["limit"])}
+
+
+async def stream_changes(service: Service, call: Call) -> None:
+    """Changes as they are found, as server-sent events; Last-Event-ID is honoured."""
+    name = call.params["space"]
+    service.engine.space(name)
+    since = _last_event(call)
+    headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+    await call.send({"type": "http.response.start", "status": 200, "headers": headers})
+    if call.scope["method"] == "HEAD":
+        await call.send({"type": "http.response.body", "body": b""})
+        return
+
+    async def say(text: str) -> None:
+        await call.send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+
+    gone = asyncio.ensure_future(_until_gone(call))
+    try:
+        with service.listening(name) as bell:
+            await say(": whim\nretry: 1000\n\n")
+            while not gone.done() and not service.closing.is_set():
+                if name not in service.engine:
+                    break
+                bell.clear()
+                changes = service.changes_after(name, since)
+                for i, change in enumerate(changes):
+                    last = i + 1 == len(changes) or changes[i + 1]["seq"] != change["seq"]
+                    mark = f"id: {change['seq']}\n" if last else ""  # all of a row, or again
+                    await say(f"{mark}event: change\ndata: {_json(change).decode()}\n\n")
+                    since = change["seq"]
+                ring = asyncio.ensure_future(bell.wait())
+                await asyncio.wait({ring, gone}, timeout=15, return_when=asyncio.FIRST_COMPLETED)
+                if not ring.done():
+                    ring.cancel()
+                    await say(": still here\n\n")
+        await call.send({"type": "http.response.body", "body": b""})
+    except OSError:  # the listener went
+        pass
+    finally:
+        gone.cancel()
+
+
+def _last_event(call: Call) -> int:
+    header = call.header(b"last-event-id")
+    if header is not None and header.isascii() and header.isdigit() and len(header) < 19:
+        return int(header)
+    return call.query["since"]
+
+
+async def _until_gone(call: Call) -> None:
+    while (await call.receive())["type"] != "http.disconnect":
+        pass
+
+
+# -- what if ----------------------------------------------------------------------------------
+
+
+async def begin_whatif(service: Service, call: Call) -> bodies.Begun:
+    """Replay the space's own log under another configuration."""
+    return bodies.Begun(await service.whatif(call.params["space"], call.body))
+
+
+async def show_whatif(service: Service, call: Call) -> Job:
+    """How far a what-if is, and what came of it."""
+    service.engine.space(call.params["space"])
+    job = service.job(call.params["job"])
+    if job is None:
+        raise ProblemError(404, "not_found", "job must be one that was begun and is remembered.")
+    return job
+
+
+# -- operations -------------------------------------------------------------------------------
+
+
+async def healthz(service: Service, call: Call) -> Reply:
+    """Whether the service works."""
+    reason = service.trouble
+    health = bodies.Health("ok") if reason is None else bodies.Health("failed", reason)
+    return Reply(_json(health), 200 if reason is None else 503)
+
+
+async def readyz(service: Service, call: Call) -> Reply:
+    """Whether the service takes requests now."""
+    reason = service.trouble
+    if reason is not None:
+        return Reply(_json(bodies.Health("failed", reason)), 503)
+    if not service.ready or service.closing.is_set():
+        return Reply(
+            _json(bodies.Health("stopping" if service.closing.is_set() else "starting")), 503
+        )
+    return Reply(_json(bodies.Health("ready", spaces=len(service.engine.names))))
+
+
+async def metrics(service: Service, call: Call) -> Reply:
+    """Counters for Prometheus."""
+    return Reply(service.metrics.render(), media=CONTENT_TYPE.encode())
+
+
+async def openapi(service: Service, call: Call) -> bytes:
+    """Show this document."""
+    return service.document
+
+
+_SINCE = Query("since", 0, 0, 2**62, "the row after which to begin")
+_LIMIT = Query("limit", 100, 1, 1000, "how many at most")
+_ARMS = Query("limit", 1000, 1, 100_000, "how many at most, those shown most first")
+
+ROUTES: list[Route] = [
+    _post(_SPACE + "/decisions", decide, scope="decide", takes=wire.DecisionBody, gives=wire.Answer,
+          problems=(404, 409), tag="decisions"),
+    _post(_SPACE + "/rewards", reward, scope="reward", takes=wire.RewardBody, gives=bodies.Rewarded,
+          problems=(404,), tag="decisions"),
+    _post(_SPACE + "/decisions/batch", decide_many, scope="decide", takes=bodies.Decisions,
+          gives=bodies.Answers, problems=(404,), tag="decisions"),
+    _post(_SPACE + "/rewards/batch", reward_many, scope="reward", takes=bodies.Rewards,
+          gives=bodies.Results, problems=(404,), tag="decisions"),
+    _post(_SPACE + "/decisions/{decision}/activate", activate, scope="decide",
+          gives=bodies.Activated, problems=(404,), tag="decisions"),
+    _get("/v1/spaces", list_spaces, gives=bodies.SpaceList, tag="spaces"),
+    _post("/v1/spaces", create_space, scope="admin", takes=bodies.NewSpace, gives=Info, status=201,
+          problems=(409,), tag="spaces"),
+    _get(_SPACE, show_space, gives=Info, problems=(404,), tag="spaces"),
+    Route("PUT", _SPACE, change_space, scope="admin", takes=wire.SpaceConfig,
+          gives=bodies.Rebuilding, status=202, problems=(404, 409), tag="spaces"),
+    Route("DELETE", _SPACE, retire_space, scope="admin", status=204, problems=(404,), tag="spaces"),
+    _get(_SPACE + "/arms", list_arms, gives=bodies.ArmList, query=(_ARMS,), problems=(404,),
+         tag="spaces"),
+    _post(_SPACE + "/arms/retire", retire_arms, scope="admin", takes=bodies.RetireArms, status=204,
+          problems=(404,), tag="spaces"),
+    _get(_SPACE + "/stats", show_stats, gives=bodies.StatsView, problems=(404,), tag="spaces"),
+    _get(_SPACE + "/changes", list_changes, gives=bodies.ChangeList, query=(_SINCE, _LIMIT),
+         problems=(404,), tag="changes"),
+    _get(_SPACE + "/changes/stream", stream_changes, query=(_SINCE,), gives=str,
+         media="text/event-stream", problems=(404,), tag="changes"),
+    _post(_SPACE + "/whatif", begin_whatif, scope="read", takes=wire.SpaceConfig,
+          gives=bodies.Begun, status=202, problems=(404, 429), tag="what if"),
+    _get(_SPACE + "/whatif/{job}", show_whatif, gives=Job, problems=(404,), tag="what if"),
+    _get("/healthz", healthz, scope=None, gives=bodies.Health, always=True, problems=(503,),
+         tag="operations"),
+    _get("/readyz", readyz, scope=None, gives=bodies.Health, always=True, problems=(503,),
+         tag="operations"),
+    _get("/metrics", metrics, gives=str, media="text/plain", tag="operations"),
+    _get("/openapi.json", openapi, gives=dict[str, Any], scope=None, always=True, tag="operations"),
+]  # fmt: skip

@@ -1,0 +1,235 @@
+"""``Keys``: API keys in a file of the data directory; only their hashes are kept.
+
+A running service sees within a second or so that the file was replaced. A file that cannot be
+read closes the service, it never opens it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from whim.errors import InvalidInputError, WhimError
+from whim.files import write_atomic
+from whim.serve.wire import Name
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["SCOPES", "Key", "Keys", "KeysError"]
+
+SCOPES = ("decide", "reward", "read", "admin")
+Scope = Literal["decide", "reward", "read", "admin"]
+_EVERY = 1.0  # seconds between looks at the file
+
+
+class KeysError(WhimError):
+    """The file of keys cannot be read or written."""
+
+
+class Key(Struct, frozen=True):
+    """A key as it is listed: never the token, nor its hash."""
+
+    name: Name
+    scopes: Annotated[list[Scope], Meta(min_length=1)]
+    made: str
+    revoked: bool = False
+
+    def allows(self, scope: str) -> bool:
+        """Whether it may be used for ``scope``; admin may everything."""
+        return not self.revoked and (scope in self.scopes or "admin" in self.scopes)
+
+
+class _Stored(Struct, frozen=True, forbid_unknown_fields=True):
+    name: Name
+    scopes: Annotated[list[Scope], Meta(min_length=1)]
+    made: str
+    revoked: bool
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+    def listed(self) -> Key:
+        return Key(self.name, list(self.scopes), self.made, self.revoked)
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    format: Literal[1]
+    keys: list[_Stored]
+
+
+_Listed = list[Key]
+_Mark = tuple[int, int, int, int]
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Keys:
+    """The keys of a service.
+
+    Parameters
+    ----------
+    path
+        ``keys.json`` in the data directory; made with the first key.
+    clock
+        Seconds that only go forward.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.path = path
+        self.problem: str | None = None  # why nothing is accepted, while that is so
+        self._clock = clock
+        self._next = -float("inf")
+        self._mark: _Mark | None = None
+        self._by_hash: dict[str, Key] = {}
+        self._seen = False  # there were keys: a file that goes away must not open anything
+
+    # -- for the service ----------------------------------------------------------------------
+
+    @property
+    def any(self) -> bool:
+        """Whether a key is asked for: one was made, revoked ones included, or nobody can tell."""
+        self._refresh()
+        return self._seen or self.problem is not None
+
+    def check(self, token: str) -> Key | None:
+        """The key of a token; None if it is unknown or revoked."""
+        self._refresh()
+        if self.problem is not None:
+            return None
+        # looked up by hash: what its timing tells is about the hash, which no caller can steer
+        key = self._by_hash.get(_hash(token))
+        return None if key is None or key.revoked else key
+
+    def _refresh(self) -> None:
+        now = self._clock()
+        if now < self._next:
+            return
+        self._next = now + _EVERY
+        try:
+            mark = _marked(self.path.stat())
+        except FileNotFoundError:
+            mark = None
+        except OSError as error:
+            self._fail(f"{self.path.name} must be readable: {error.strerror}.")
+            return
+        if mark is not None and mark == self._mark:
+            return
+        try:
+            kept, self._mark = self._read()
+        except KeysError as error:
+            self._fail(str(error), mark)
+            return
+        self._by_hash = {k.sha256: k.listed() for k in kept}
+        self._seen = self._seen or bool(kept)
+        self.problem = None
+
+    def _fail(self, problem: str, mark: _Mark | None = None) -> None:
+        self.problem, self._mark, self._by_hash = problem, mark, {}
+
+    # -- for the operator ---------------------------------------------------------------------
+
+    def make(self, name: str, scopes: Sequence[str]) -> str:
+        """A new key; its token is returned here and nowhere else."""
+        try:
+            msgspec.convert(name, Name)
+            if not name.isprintable():  # a pattern's end lets a newline pass
+                raise msgspec.ValidationError
+        except msgspec.ValidationError:
+            raise InvalidInputError(
+                "name must be 1 to 64 letters, digits, dots, dashes and underscores, and begin "
+                f"with a letter or digit, got {name!r}."
+            ) from None
+        wrong = [scope for scope in scopes if scope not in SCOPES]
+        if wrong or not scopes or isinstance(scopes, str):
+            came = scopes if isinstance(scopes, str) else wrong[0] if wrong else "none"
+            raise InvalidInputError(f"scopes must be among {', '.join(SCOPES)}, got {came!r}.")
+        token = "whim_" + secrets.token_urlsafe(32)
+        made = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        ordered = [scope for scope in SCOPES if scope in scopes]
+        with self._locked():
+            kept, _ = self._read()
+            if any(k.name == name for k in kept):
+                raise InvalidInputError(f"name must be new, got {name!r} which exists.")
+            new = _Stored(name, ordered, made, False, _hash(token))  # type: ignore[arg-type]
+            self._write([*kept, new])
+        return token
+
+    def revoke(self, name: str) -> None:
+        """Let a key be of no more use; its name stays taken."""
+        with self._locked():
+            kept, _ = self._read()
+            if all(k.name != name for k in kept):
+                raise InvalidInputError(f"name must be that of a key, got {name!r}.")
+            self._write([
+                msgspec.structs.replace(k, revoked=True) if k.name == name else k for k in kept
+            ])  # fmt: skip
+
+    def list(self) -> _Listed:
+        """All keys, in the order in which they were made, revoked ones included."""
+        return [k.listed() for k in self._read()[0]]
+
+    # -- the file -----------------------------------------------------------------------------
+
+    def _read(self) -> tuple[_StoredList, _Mark | None]:
+        name = self.path.name
+        try:
+            with self.path.open("rb") as file:
+                mark = _marked(os.fstat(file.fileno()))
+                data = file.read()
+        except FileNotFoundError:
+            if self._seen:
+                raise KeysError(f"{name} must stay where it was: it is gone.") from None
+            return [], None
+        except OSError as error:
+            raise KeysError(f"{name} must be readable: {error.strerror}.") from None
+        try:
+            kept = msgspec.json.decode(data, type=_File).keys
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise KeysError(f"{name} must be as `whim keys` wrote it: it was altered.") from None
+        if len({k.name for k in kept}) < len(kept) or len({k.sha256 for k in kept}) < len(kept):
+            raise KeysError(f"{name} must hold every key once: it was altered.")
+        return kept, mark
+
+    def _write(self, kept: _StoredList) -> None:
+        data = msgspec.json.format(msgspec.json.encode(_File(1, kept))) + b"\n"
+        try:
+            write_atomic(self.path, data, mode=0o600)
+        except OSError as error:
+            raise KeysError(f"{self.path.name} must be writable: {error.strerror}.") from None
+        self._next = -float("inf")
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One writer at a time, among processes too."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(
+                self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600
+            )
+        except OSError as error:
+            raise KeysError(f"{self.path.name} must be writable: {error.strerror}.") from None
+        try:
+            if sys.platform != "win32":
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+
+_StoredList = list[_Stored]
+
+
+def _marked(status: os.stat_result) -> _Mark:
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino

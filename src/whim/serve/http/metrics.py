@@ -1,0 +1,175 @@
+"""``Metrics``: what Prometheus reads. Requests are counted as they come, all else when it asks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from whim.serve.wire import RewardState
+
+if TYPE_CHECKING:
+    from whim.serve.state.engine import Engine
+
+__all__ = ["CONTENT_TYPE", "Metrics"]
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_NAMES = [*(str(bound) for bound in _BOUNDS), "+Inf"]
+_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+_MODES = ("policy", "explore", "holdback", "shadow")
+_MOST = 2000  # series of requests: callers must not be able to make more
+
+
+class Metrics(Collector):
+    """Counts of a service, in a registry of its own.
+
+    Parameters
+    ----------
+    engine
+        Its spaces and its log are read when ``render`` is called; it may be set later.
+    clock
+        Seconds that only go forward.
+    """
+
+    def __init__(
+        self, engine: Engine | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.engine = engine
+        self._clock = clock
+        self._snapshot_at = clock()
+        self._requests: dict[tuple[str, str, int], list[float]] = {}
+        self._lock = threading.Lock()  # any thread may count or read
+        self._changes: dict[str, int] = {}
+        self._webhooks: dict[str, int] = {"delivered": 0, "failed": 0, "gone": 0}
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    # -- what happens -------------------------------------------------------------------------
+
+    def request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """A request was answered; on the event loop's thread. ``route`` is the path's pattern."""
+        series = self._requests.get((route, method, status))
+        if series is None:
+            series = self._series(route, method, status)
+        series[bisect_left(_BOUNDS, seconds)] += 1
+        series[-1] += seconds
+
+    def _series(self, route: str, method: str, status: int) -> list[float]:
+        """Counts by bound, then the sum."""
+        if method not in _METHODS:
+            method = "other"
+        if len(self._requests) >= _MOST:
+            route, method = "other", "other"
+        return self._requests.setdefault((route, method, status), [0] * len(_NAMES) + [0.0])
+
+    def change(self, space: str) -> None:
+        """A change of interest was found; from any thread."""
+        with self._lock:
+            self._changes[space] = self._changes.get(space, 0) + 1
+
+    def webhook(self, outcome: str) -> None:
+        """An attempt to deliver ended: delivered, failed or gone."""
+        with self._lock:
+            self._webhooks[outcome] = self._webhooks.get(outcome, 0) + 1
+
+    def snapshot(self, space: str) -> None:
+        """A snapshot of a space was written."""
+        self._snapshot_at = self._clock()
+
+    # -- what is read -------------------------------------------------------------------------
+
+    def render(self) -> bytes:
+        """Everything, as ``CONTENT_TYPE``."""
+        return generate_latest(self._registry)
+
+    def describe(self) -> list[Metric]:
+        """Nothing: names are known when they are asked for."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """What the registry asks for."""
+        if self.engine is not None:
+            yield from self._of_spaces(self.engine)
+            yield from self._of_the_log(self.engine)
+        yield self._of_requests()
+        webhooks = CounterMetricFamily(
+            "whim_webhooks_total", "Attempts to deliver a change.", labels=["outcome"]
+        )
+        with self._lock:
+            outcomes = dict(self._webhooks)
+        for outcome, count in outcomes.items():
+            webhooks.add_metric([outcome], count)
+        yield webhooks
+
+    def _of_spaces(self, engine: Engine) -> list[Metric]:
+        by_space = ["space"]
+        decisions = CounterMetricFamily(
+            "whim_decisions_total", "Decisions made.", labels=["space", "mode"]
+        )
+        rewards = CounterMetricFamily(
+            "whim_rewards_total", "Rewards that came.", labels=["space", "state"]
+        )
+        changes = CounterMetricFamily(
+            "whim_changes_total", "Changes of interest found since the start.", labels=by_space
+        )
+        steps = CounterMetricFamily("whim_steps_total", "Rewards learnt from.", labels=by_space)
+        waiting = GaugeMetricFamily(
+            "whim_waiting", "Decisions whose reward may still come.", labels=by_space
+        )
+        arms = GaugeMetricFamily("whim_arms", "Arms that may be chosen.", labels=by_space)
+        for name, space in list(engine.spaces.items()):
+            state, label = space.state, _label(name)
+            counts = state.stats.counts
+            for mode in _MODES:
+                decisions.add_metric([label, mode], counts.get(f"decisions_{mode}", 0))
+            for reward_state in RewardState:
+                rewards.add_metric([label, reward_state], counts.get(f"rewards_{reward_state}", 0))
+            changes.add_metric([label], self._changes.get(name, 0))
+            steps.add_metric([label], state.policy.step)
+            waiting.add_metric([label], len(state.pending))
+            arms.add_metric([label], len(state.policy.arms))
+        return [decisions, rewards, changes, steps, waiting, arms]
+
+    def _of_the_log(self, engine: Engine) -> list[Metric]:
+        rows = CounterMetricFamily("whim_log_rows_total", "Rows of the log.", value=engine.seq)
+        failed = GaugeMetricFamily(
+            "whim_store_failed",
+            "1 if the log cannot be written and nothing more is accepted.",
+            value=float(engine.failed is not None),
+        )
+        age = GaugeMetricFamily(
+            "whim_snapshot_age_seconds",
+            "Since a snapshot was last written, or since the start.",
+            value=self._clock() - self._snapshot_at,
+        )
+        return [rows, failed, age]
+
+    def _of_requests(self) -> Metric:
+        family = HistogramMetricFamily(
+            "whim_request_seconds", "Time to answer.", labels=["route", "method", "status"]
+        )
+        for (route, method, status), series in list(self._requests.items()):
+            buckets, total = [], 0.0
+            for bound, count in zip(_NAMES, series, strict=False):  # the sum is left
+                total += count
+                buckets.append((bound, total))
+            family.add_metric([_label(route), method, str(status)], buckets, series[-1])
+        return family
+
+
+def _label(text: str) -> str:
+    """Text that can be written; the format's own escapes are prometheus_client's."""
+    return text.encode("utf-8", "replace").decode()

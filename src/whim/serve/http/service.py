@@ -1,0 +1,297 @@
+"""``Service``: the engine on an event loop. Replies wait for their commit, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+from whim.errors import WhimError
+from whim.serve import wire
+from whim.serve.http.keys import Keys
+from whim.serve.http.limits import Rates
+from whim.serve.http.metrics import Metrics
+from whim.serve.http.problems import ProblemError
+from whim.serve.jobs.background import Background, Job
+from whim.serve.jobs.webhooks import Webhooks
+from whim.serve.log.store import Commit, StoreError
+from whim.serve.logging import get as get_log
+from whim.serve.settings import Settings, is_loopback
+from whim.serve.starter import DEMO, demo_config, personalizer_config
+from whim.serve.state.engine import Engine
+from whim.serve.state.policy import build
+from whim.serve.state.space import DecisionRequest
+
+__all__ = ["Service"]
+
+_TICK = 0.25  # seconds: the longest that an ended waiting stays open
+_AT_ONCE = 100  # waitings that are ended before others have their turn
+_WHATIFS = 4  # that may wait
+
+
+class Service:
+    """All that a running service holds.
+
+    Parameters
+    ----------
+    settings
+        As in ``whim.toml``.
+    clock
+        Nanoseconds since 1970.
+    """
+
+    def __init__(self, settings: Settings, *, clock: Callable[[], int] = time.time_ns) -> None:
+        self.settings = settings
+        self.data = Path(settings.data)
+        self.loopback = is_loopback(settings.host)
+        self.last_host = ""
+        self.log = get_log("whim")
+        self.keys = Keys(self.data / "keys.json")
+        self.rates = Rates(settings.rate, settings.burst) if settings.rate else None
+        self.metrics = Metrics()
+        self.engine: Engine
+        self.background: Background
+        self.document = b""  # OpenAPI, set by the application
+        self.ready = False
+        self.problem: Exception | None = None
+        self.opened = asyncio.Event()
+        self.closing = asyncio.Event()
+        self._clock = clock
+        self._bells: dict[str, set[asyncio.Event]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._requests: list[tuple[str, DecisionRequest]] = []
+        self._hooks: Webhooks | None = None
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin to read the log; ``opened`` is set when that has ended, well or not."""
+        self._loop = asyncio.get_running_loop()
+        self._spawn(self._open())
+
+    async def _open(self) -> None:
+        began = time.perf_counter()
+        try:
+            await self._open_engine()
+        except Exception as error:  # of whatever kind: it must not seem to be starting for ever
+            self.problem = error
+            fault = None if isinstance(error, WhimError) else error
+            self.log.error("cannot start", reason=str(error), exc_info=fault)
+            self.opened.set()
+            return
+        if self.keys.problem is not None:
+            self.log.error("nothing is let in", reason=self.keys.problem)
+        took = time.perf_counter() - began
+        self.log.info("ready", rows=self.engine.recovered, seconds=round(took, 3))
+        self._start_background()
+        self.ready = True
+        self.opened.set()
+
+    async def _open_engine(self) -> None:
+        self.engine = engine = await asyncio.to_thread(
+            Engine, self.data, on_commit=self._on_commit, clock=self._clock
+        )
+        engine.attach(self._loop)
+        self._had_rows = engine.seq > 0
+        self.background = Background(
+            engine, self.data, commit=self.commit, spawn=self._spawn,
+            on_snapshot=self.metrics.snapshot,
+        )  # fmt: skip
+        self.metrics.engine = engine
+        # compiled before anybody is served: inside a request it would take too long
+        configs = [engine.info(name).config for name in engine.names]
+        if self.settings.demo and not engine.made:
+            configs.append(demo_config())
+        if self.settings.personalizer_space not in engine:
+            configs.append(personalizer_config())
+        for config in configs:
+            await self.background.compile(config, serving=False)
+        if self.settings.demo and not engine.made:
+            await self.commit(lambda token: engine.create(DEMO, demo_config(), token))
+        self._hooks = Webhooks(
+            self.settings, self.data, self.changes_after, lambda: engine.names, self.metrics.webhook
+        )
+
+    def _start_background(self) -> None:
+        assert self._hooks is not None
+        background = self.background
+        for name in self.engine.names:
+            if self.engine.info(name).rebuilding:
+                background.rebuild(name)
+        if self._had_rows:
+            self._spawn(background.verify())
+        self._spawn(self._tick())
+        self._spawn(background.keep_snapshots(self.settings.snapshot_seconds))
+        self._spawn(self._hooks.run())
+        if self.settings.retention_days is not None:
+            self._spawn(background.keep_trimmed(self.settings.retention_days))
+
+    async def close(self) -> None:
+        """Finish what was accepted, then close."""
+        self.ready = False
+        self.closing.set()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if hasattr(self, "background"):
+            await self.background.close()
+        if self._hooks is not None:
+            await self._hooks.close()
+        if hasattr(self, "engine"):
+            with contextlib.suppress(StoreError):
+                self.engine.detach()
+            await asyncio.to_thread(self.engine.close)
+
+    def end_streams(self) -> None:
+        """Let listeners go, so that a shutdown need not wait for them."""
+        self.closing.set()
+        for bells in self._bells.values():
+            for bell in bells:
+                bell.set()
+
+    def must_be_ready(self, reading: bool = False) -> None:
+        """Refuse while the log is read, and after it failed; reading goes on then."""
+        if not self.ready:
+            raise ProblemError(
+                503, "starting", "the service is reading its log; try again soon.", retry_after="1"
+            )
+        failed = self.engine.failed
+        if failed is not None and not reading:
+            raise failed
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it could not start, or why nothing more is accepted, if that is so."""
+        if self.problem is not None:
+            return str(self.problem)
+        if self.ready and self.engine.failed is not None:
+            return str(self.engine.failed)
+        return None
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.log.error("a task ended", task=task.get_name(), exc_info=task.exception())
+
+    # -- decisions and commits ----------------------------------------------------------------
+
+    def decide(self, name: str, body: wire.DecisionBody) -> DecisionRequest:
+        """Have a decision made, together with all that are asked for in this turn of the loop.
+
+        Its answer is there and safe when its token is done.
+        """
+        request = DecisionRequest.of(body, self._loop.create_future())
+        if not self._requests:
+            self._loop.call_soon(self._decide)
+        self._requests.append((name, request))
+        return request
+
+    def _decide(self) -> None:
+        requests, self._requests = self._requests, []
+        by_space: dict[str, list[DecisionRequest]] = {}
+        for name, one in requests:
+            by_space.setdefault(name, []).append(one)
+        for name, some in by_space.items():
+            try:
+                self.engine.decide_many(name, some)
+            except Exception as error:  # of whatever kind: those who wait must be told
+                for one in some:
+                    one.error = one.error or error
+            for one in some:
+                if one.error is not None and not one.token.done():
+                    one.token.set_exception(one.error)
+        self.engine.send()
+
+    def token(self) -> asyncio.Future[None]:
+        """Given with an engine's call, it is done when the row is safe."""
+        return self._loop.create_future()
+
+    async def commit(self, act: Callable[[asyncio.Future[None]], Any]) -> Any:
+        """Do something with the engine and wait until its row is safe."""
+        token = self.token()
+        result = act(token)
+        await token
+        return result
+
+    def _on_commit(self, commit: Commit) -> None:
+        """Let those who wait for these rows be answered, and report changes."""
+        for token in commit.tokens:
+            if not token.done():
+                if commit.error is None:
+                    token.set_result(None)
+                else:
+                    token.set_exception(commit.error)
+        changed = set()
+        for number, change in commit.changes:
+            name = self.engine.name(number)
+            self.metrics.change(name)
+            self.log.info("change", space=name, arm=change.event.arm, plays=change.event.plays)
+            changed.add(name)
+        for name in changed:
+            for bell in self._bells.get(name, ()):
+                bell.set()
+            if self._hooks is not None:
+                self._hooks.wake(name)
+
+    def changes_after(self, name: str, since: int, most: int = 1000) -> list[dict[str, Any]]:
+        """Changes of a space after row ``since``; none of one that is not there."""
+        return self.engine.changes(name, since, most) if name in self.engine else []
+
+    @contextlib.contextmanager
+    def listening(self, name: str) -> Iterator[asyncio.Event]:
+        """A bell that rings when a space reports a change, or when the service ends."""
+        bell = asyncio.Event()
+        bells = self._bells.setdefault(name, set())
+        bells.add(bell)
+        try:
+            yield bell
+        finally:
+            bells.discard(bell)
+            if not bells:
+                self._bells.pop(name, None)
+
+    async def _tick(self) -> None:
+        said = False
+        while True:
+            due = self.engine.tick(most=_AT_ONCE)
+            if self.engine.failed is not None and not said:
+                self.log.error("nothing more is accepted", reason=str(self.engine.failed))
+                said = True
+            wait = _TICK if due is None else (due - self.engine.now()) / 1e6
+            await asyncio.sleep(min(max(wait, 0.001), _TICK))
+
+    # -- spaces and what-ifs ------------------------------------------------------------------
+
+    async def create(self, name: str, config: wire.SpaceConfig) -> None:
+        """Make a space; what it needs is compiled first."""
+        await self.background.compile(config)
+        await self.commit(lambda token: self.engine.create(name, config, token))
+
+    async def change(self, name: str, config: wire.SpaceConfig) -> int:
+        """Ask for other parameters; the version that is being built."""
+        await asyncio.to_thread(build, config)  # it may take its time; what it finds is kept
+        version: int = await self.commit(lambda token: self.engine.change(name, config, token))
+        self.background.rebuild(name)
+        return version
+
+    async def whatif(self, name: str, config: wire.SpaceConfig) -> str:
+        """Begin to replay a space's log under another configuration; the job's id."""
+        await asyncio.to_thread(build, config)  # refuses what cannot be built
+        self.engine.space(name)
+        if self.background.unfinished >= _WHATIFS:
+            raise ProblemError(
+                429, "busy", f"at most {_WHATIFS} what-ifs at a time, please.", retry_after="10"
+            )
+        return self.background.whatif(name, config)
+
+    def job(self, key: str) -> Job | None:
+        """A what-if by its id."""
+        return self.background.jobs.get(key)

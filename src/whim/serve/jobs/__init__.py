@@ -1,0 +1,1 @@
+"""Work beside requests: worker processes, rebuilds, what-ifs, exports, retention, webhooks."""

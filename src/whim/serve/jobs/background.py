@@ -1,0 +1,224 @@
+"""``Background``: what a service does beside requests, mostly in workers, while decisions go on."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whim.errors import WhimError
+from whim.serve.jobs.worker import Task, Worker, WorkerError, join_state
+from whim.serve.log.rows import ConfigRow
+from whim.serve.logging import get as get_log
+from whim.serve.state.engine import Engine
+from whim.serve.state.recovery import BusyError, Rebuilt
+from whim.serve.state.space import NotFoundError
+from whim.serve.state.space_state import SpaceState
+from whim.serve.state.warm import compile_for, kernels_of
+from whim.serve.wire import SpaceConfig
+
+__all__ = ["Background", "Job", "JobState"]
+
+_TRIM_SECONDS = 3600.0  # from one look for rows that are too old to the next
+_JOBS = 20  # what-ifs that are remembered
+_LONG_COMPILE = 2.0  # seconds after which it is said
+
+
+class JobState(enum.StrEnum):
+    """How far a what-if is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Job(msgspec.Struct):
+    """A what-if: how far it is, and what came of it."""
+
+    state: str = JobState.WAITING
+    progress: float = 0.0
+    result: Any = None
+    error: str | None = None
+
+
+class Background:
+    """Snapshots, rebuilds, what-ifs, compiling, retention and the check of the log.
+
+    ``commit`` calls the engine with a token and waits until that has come back; ``spawn`` starts a
+    task that ends with the service.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        data: Path,
+        *,
+        commit: Callable[[Callable[[Any], Any]], Awaitable[Any]],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        on_snapshot: Callable[[str], None],
+    ) -> None:
+        self._engine, self._data = engine, data
+        self._commit, self._spawn, self._on_snapshot = commit, spawn, on_snapshot
+        self._log = get_log("whim")
+        self._worker = Worker(data)
+        self._one_whatif, self._one_rebuild = asyncio.Lock(), asyncio.Lock()
+        self._snapped: dict[int, int] = {}  # by number, the row of a space's last snapshot
+        self._compiled: set[tuple[object, ...]] = set()
+        self._said_compiling = False
+        self.jobs: dict[str, Job] = {}
+
+    async def close(self) -> None:
+        """End the worker."""
+        await self._worker.close()
+
+    async def _run_alone(
+        self, task: Task, progress: Callable[[float], None] | None = None
+    ) -> tuple[Any, list[bytes]]:
+        """Do a task that may take long in a worker of its own."""
+        worker = Worker(self._data)
+        try:
+            return await worker.run(task, progress)
+        finally:
+            await worker.close()
+
+    # -- compiling ----------------------------------------------------------------------------
+
+    async def compile(self, config: SpaceConfig, *, serving: bool = True) -> None:
+        """Have what a space needs compiled; what is wrong with its configuration raises here.
+
+        While the service answers requests a worker compiles, and its result is loaded here from
+        the cache: compiling would take the interpreter from the requests.
+        """
+        kernels = kernels_of(config)
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(_LONG_COMPILE, self._say_compiling, config.policy)
+        try:
+            if serving and kernels not in self._compiled:
+                try:
+                    await self._worker.run(Task("compile", config_row=ConfigRow("", 0, config)))
+                except WorkerError as error:  # what is wrong shows again below
+                    self._log.debug("not compiled by a worker", reason=str(error))
+            await asyncio.to_thread(compile_for, config)
+            self._compiled.add(kernels)
+        finally:
+            timer.cancel()
+
+    def _say_compiling(self, policy: str) -> None:
+        if not self._said_compiling:
+            self._said_compiling = True
+            self._log.info(f"compiling kernels for {policy}; cached for later starts")
+
+    # -- snapshots, retention, the check of the log -------------------------------------------
+
+    async def keep_snapshots(self, seconds: float) -> None:
+        """Write snapshots every so many seconds."""
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await self.snapshot_all()
+            except Exception as error:  # a fault of ours must not be the last snapshot
+                self._log.error("no snapshot", exc_info=error)
+
+    async def snapshot_all(self) -> None:
+        """Write a snapshot of every space that has moved."""
+        for name, seq in self._engine.seqs.items():
+            if name not in self._engine or self._engine.failed is not None:
+                continue
+            number, config_row = self._engine.in_force(name)
+            if self._snapped.get(number) == seq:
+                continue
+            try:
+                await self._worker.run(Task("snapshot", number, config_row))
+            except WorkerError as error:
+                self._log.warning("no snapshot", space=name, reason=str(error))
+                continue
+            self._snapped[number] = seq
+            self._on_snapshot(name)
+
+    async def verify(self) -> None:
+        """Check the whole database once; one that is damaged takes nothing more."""
+        try:
+            problem, _ = await self._run_alone(Task("verify"))
+        except WorkerError as error:
+            self._log.warning("not verified", reason=str(error))
+            return
+        if problem is not None:
+            self._engine.fail(f"log.db must be sound: {problem}.")
+            self._log.error("the log is damaged", reason=problem)
+
+    async def keep_trimmed(self, days: float) -> None:
+        """Remove rows from the log that are older than so many days."""
+        while True:
+            before = self._engine.now() - round(days * 86_400e6)
+            task = Task("trim", before=before, given_up=self._engine.given_up)
+            try:
+                done, _ = await self._worker.run(task)
+            except WorkerError as error:
+                self._log.warning("not trimmed", reason=str(error))
+                done = {"rows": 0, "more": False}
+            if done["rows"]:
+                self._log.info("trimmed", rows=done["rows"])
+            await asyncio.sleep(1.0 if done["more"] else _TRIM_SECONDS)
+
+    # -- rebuilds -----------------------------------------------------------------------------
+
+    def rebuild(self, name: str) -> None:
+        """Begin to build what is wanted of a space, one space at a time."""
+        self._spawn(self._rebuild(name))
+
+    async def _rebuild(self, name: str) -> None:
+        async with self._one_rebuild:
+            if name in self._engine and self._engine.info(name).rebuilding:
+                await self._build(name)
+
+    async def _build(self, name: str) -> None:
+        engine = self._engine
+        number, wanted = engine.wanted(name)
+        try:
+            await self._commit(engine.sync)
+            packed, parts = await self._run_alone(Task("rebuild", number, wanted))
+            state = await asyncio.to_thread(SpaceState.from_bytes, *join_state(parts))
+            await self.compile(state.config)
+            packed += await asyncio.to_thread(engine.catch_up, state, number)
+            rebuilt = Rebuilt(number, state, packed)
+            await self._commit(lambda token: engine.swap(name, rebuilt, token))
+            self._log.info("rebuilt", space=name, version=wanted.version, skipped=state.skipped)
+        except (BusyError, NotFoundError):  # changed again or retired: what comes after sees to it
+            self._log.info("superseded", space=name, version=wanted.version)
+        except WhimError as error:
+            self._log.warning("not rebuilt", space=name, version=wanted.version, reason=str(error))
+            engine.rebuild_failed(name, wanted.version, str(error))
+
+    # -- what if ------------------------------------------------------------------------------
+
+    @property
+    def unfinished(self) -> int:
+        """What-ifs that wait or run."""
+        return sum(job.state in (JobState.WAITING, JobState.RUNNING) for job in self.jobs.values())
+
+    def whatif(self, name: str, config: SpaceConfig) -> str:
+        """Begin to replay a space's log under another configuration; the job's id."""
+        key, job = uuid.uuid4().hex, Job()
+        self.jobs[key] = job
+        for old in list(self.jobs)[:-_JOBS]:
+            del self.jobs[old]
+        self._spawn(self._whatif(job, Task("whatif", config_row=ConfigRow(name, 0, config))))
+        return key
+
+    async def _whatif(self, job: Job, task: Task) -> None:
+        def progress(share: float) -> None:
+            job.progress = share
+
+        async with self._one_whatif:
+            job.state = JobState.RUNNING
+            try:
+                job.result, _ = await self._run_alone(task, progress)
+                job.state, job.progress = JobState.DONE, 1.0
+            except WorkerError as error:
+                job.state, job.error = JobState.FAILED, str(error)

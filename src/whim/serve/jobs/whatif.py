@@ -1,0 +1,292 @@
+"""``run``: what another policy would have earned on a space's own log, beside what was earned.
+
+The log is folded under the other configuration, as a rebuild would fold it: delays, ends of
+waiting and all. At each decision it is asked what it would have shown, before it learns of it.
+Its value is then estimated from the logged probabilities (SNIPS): a decision counts with the
+probability that the other one gives to what was shown, over that which it had. The same
+configuration gives what was logged. It runs in a process of its own, with no engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from whim.errors import InvalidInputError
+from whim.evaluate import Interval, Replayed, ReplayResult
+from whim.serve import wire
+from whim.serve.log.configs import open_spaces
+from whim.serve.log.reader import LogReader
+from whim.serve.log.rows import DECODERS, ArmFeatures, DecisionRow, Expiry, Kind, RewardRow
+from whim.serve.state.base import read_base, rows_of
+from whim.serve.state.policy import SERVED
+from whim.serve.state.space import NotFoundError
+from whim.serve.state.space_state import SpaceState
+from whim.serve.state.stats import MICRO
+from whim.types import F64
+
+__all__ = ["run"]
+
+_BINS = 60  # points of a curve, at most
+_A_BIN = 50  # decisions that it should have
+_FEW = 100  # decisions' worth below which an estimate is called weak
+_POINT = 8  # decisions' worth below which a point is not drawn
+
+
+def run(
+    data: Path, space: str, config: wire.SpaceConfig, progress: Callable[[float], None]
+) -> dict[str, Any]:
+    """Replay a space's log under ``config``.
+
+    Parameters
+    ----------
+    data
+        The service's data directory; its log is only read.
+    space
+        The name of a space that is not retired.
+    config
+        Its policy, parameters, features and exploration are what is tried.
+    progress
+        Called with the share of the log that is read.
+    """
+    reader = LogReader(data / "log.db")
+    try:
+        if space not in (spaces := open_spaces(reader)):
+            raise NotFoundError(f"space must be one that exists, got {space!r}.")
+        number, history = spaces[space]
+        replay = _Replay(config, history.served)
+        last = reader.last()[0]
+        base = read_base(reader, number)
+        if base is not None:
+            replay.begin(base.body.arms)
+        for block in rows_of(reader, number, 0, last):
+            for row in block:
+                replay.take(row[0], row[1], row[3], row[5])
+            progress(block[-1][0] / last)
+        changes = reader.count_changes(number, history.now.version, 0, 1_000_000)
+    finally:
+        reader.close()
+    return _result(replay, history.served[-1][2], config, changes)
+
+
+class _Replay:
+    """The fold of a log under another configuration, asked at every decision."""
+
+    def __init__(
+        self, config: wire.SpaceConfig, in_force: list[tuple[int, int, wire.SpaceConfig]]
+    ) -> None:
+        self.state = SpaceState(config)
+        self._explore = config.explore
+        self._to_come = list(reversed(in_force))
+        self._fair, self._draws = True, False
+        # of decisions that wait: time, weight, whether both agree, whether it is no holdback,
+        # whether every candidate had a chance
+        self._waiting: dict[str, tuple[float, float, bool, bool, bool]] = {}
+        self.columns = {name: array("d") for name in ("at", "weight", "reward")}
+        self.flags = {name: array("b") for name in ("agreed", "own", "fair")}
+        self.changes = self.skipped = 0
+        self.drew = False  # the logged policy drew by itself
+        self.late = False  # the log's beginning is gone
+
+    def begin(self, arms: list[ArmFeatures]) -> None:
+        """Add the features of arms that came before what is left of the log."""
+        self.late = True
+        for arm in arms:
+            with contextlib.suppress(InvalidInputError):
+                self.state.add_arms([arm.id], [arm.features], lenient=True)
+
+    def take(self, seq: int, at: int, kind: int, body: bytes) -> None:
+        """Take a row of the log."""
+        while self._to_come and self._to_come[-1][0] <= seq:
+            self._logged_by(self._to_come.pop()[2])
+        if kind in (Kind.CONFIG, Kind.BUILT):
+            return
+        row = DECODERS[kind].decode(body)
+        if kind == Kind.DECISION:
+            self._decided(seq, at, row)
+            return
+        if type(row) is RewardRow and row.state is wire.RewardState.LEARNT:
+            self._closed(row.id, row.learn)
+        elif type(row) is Expiry:
+            for key, learn in row.closed:
+                self._closed(key, learn)
+        self.changes += len(self.state.apply_body(seq, at, row))
+
+    def _logged_by(self, config: wire.SpaceConfig) -> None:
+        aside = config.shadow or config.holdback > 0
+        self._fair = config.explore > 0 or (config.baseline == "random" and aside)
+        known = config.policy in SERVED
+        self._draws = known and bool(SpaceState(config).policy.randomised) and not config.shadow
+
+    def _decided(self, seq: int, at: int, row: DecisionRow) -> None:
+        state = self.state
+        try:
+            x = state.context(row.context, lenient=True)
+            state.add_arms(row.arms, row.features, lenient=True)
+        except InvalidInputError:  # it does not fit these features
+            self.skipped += 1
+            return
+        ids = row.arms
+        order, _ = state.rank(x, ids)
+        agreed, n = order[0] == row.place, len(ids)
+        would = self._explore / n + (1 - self._explore) * agreed
+        weight = would / row.probability
+        fair = self._fair or n == 1
+        self.drew = self.drew or self._draws
+        self._waiting[row.id] = (at / MICRO, weight, agreed, row.mode != "holdback", fair)
+        state.add_decision(
+            seq, at, row.id, ids[row.place], x.tobytes(), row.probability, row.mode, agreed,
+            row.deferred, row.due,
+        )  # fmt: skip
+
+    def _closed(self, key: str, learn: float | None) -> None:
+        decision = self._waiting.pop(key, None)
+        if decision is None or learn is None:
+            return
+        at, weight, agreed, own, fair = decision
+        for name, value in (("at", at), ("weight", weight), ("reward", learn)):
+            self.columns[name].append(value)
+        for name, flag in (("agreed", agreed), ("own", own), ("fair", fair)):
+            self.flags[name].append(flag)
+
+
+# -- the result -------------------------------------------------------------------------------
+
+
+def _result(
+    replay: _Replay, logged: wire.SpaceConfig, config: wire.SpaceConfig, changes: int
+) -> dict[str, Any]:
+    at, weight, reward = (np.frombuffer(column) for column in replay.columns.values())
+    agreed, own, fair = (np.frombuffer(flag, np.int8) == 1 for flag in replay.flags.values())
+    n = len(at)
+    bins = min(_BINS, max(1, n // _A_BIN))
+    first, last = (float(at.min()), float(at.max())) if n else (0.0, 0.0)
+    span = (last - first) or 1.0
+    places = np.minimum(((at - first) / span * bins).astype(np.int64), bins - 1)
+    middles = [first + span * (b + 0.5) / bins for b in range(bins)]
+    effective = float(weight.sum() ** 2 / (weight**2).sum()) if weight.any() else 0.0
+
+    actual, whatif = [], []
+    for b, middle in enumerate(middles):
+        here = places == b
+        if (here & own).any():
+            actual.append([middle, *_finite(_rate(reward[here & own]))])
+        w = weight[here]
+        if w.any() and w.sum() ** 2 / (w**2).sum() >= _POINT:
+            whatif.append([middle, *_finite(_snips(w, reward[here], agreed[here]))])
+    return {
+        "logged": _side(_rate(reward[own]), actual, _label(logged), changes),
+        "whatif": _side(_snips(weight, reward, agreed), whatif, _label(config), replay.changes),
+        "relative": _relative(at, weight, reward, own),
+        "matched": int(agreed.sum()),
+        "events": n,
+        "effective": effective,
+        "skipped": replay.skipped,
+        "warnings": _warnings(replay, n, int((~fair).sum()), effective),
+    }
+
+
+def _rate(rewards: F64) -> Interval | None:
+    if not len(rewards):
+        return None
+    replayed = Replayed.empty(1)
+    replayed.count(np.zeros(len(rewards), np.int64), np.ones(len(rewards), bool), rewards)
+    return replayed.interval
+
+
+def _snips(weight: F64, reward: F64, agreed: Any) -> Interval | None:
+    replayed = Replayed.empty(1)
+    replayed.count(np.zeros(len(reward), np.int64), agreed, reward)
+    replayed.weigh(weight, reward)
+    value = replayed.estimates().get("snips")
+    if value is None or not ((reward >= 0) & (reward <= 1)).all():
+        return value
+    return Interval(value.value, max(value.low, 0.0), min(value.high, 1.0))
+
+
+def _relative(at: F64, weight: F64, reward: F64, own: Any) -> dict[str, float] | None:
+    """The one over the other, minus one; parts of the log are resampled, for both together."""
+    n = len(at)
+    bins = min(_BINS, n // 4)
+    if bins < 2:
+        return None
+    places = np.empty(n, np.int64)
+    places[np.argsort(at, kind="stable")] = np.arange(n) * bins // n
+
+    def sums(values: F64) -> F64:
+        total: F64 = np.bincount(places, values, bins).astype(np.float64)
+        return total
+
+    none = np.zeros(bins)
+    ours = Replayed(none, sums(weight), sums(weight * reward), none)
+    theirs = Replayed(none, sums(own * 1.0), sums(own * reward), none)
+    if not weight.any() or theirs.total <= 0:
+        return None
+    result = ReplayResult({}, {"whatif": [ours], "logged": [theirs]})
+    value, low, high = _finite(result.relative("whatif", "logged"))
+    if value is None or low is None or high is None:
+        return None
+    return {"value": value, "low": low, "high": high}
+
+
+def _side(rate: Interval | None, curve: list[Any], label: str, changes: int) -> dict[str, Any]:
+    value, low, high = _finite(rate)
+    return {
+        "rate": value, "low": low, "high": high, "curve": curve, "label": label,
+        "changes": changes,
+    }  # fmt: skip
+
+
+def _finite(interval: Interval | None) -> list[float | None]:
+    """JSON has no word for nan."""
+    if interval is None:
+        return [None, None, None]
+    return [float(part) if math.isfinite(part) else None for part in interval]
+
+
+def _label(config: wire.SpaceConfig) -> str:
+    parts = [f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in config.params.items()]
+    parts += [f"explore = {config.explore:g}"] if config.explore else []
+    inside = f" ({', '.join(parts)})" if parts else ""
+    return f"{config.policy}{inside}" + (", in shadow" if config.shadow else "")
+
+
+def _warnings(replay: _Replay, n: int, unfair: int, effective: float) -> list[str]:
+    warnings = []
+    if not n:
+        return ["No decision of this space is closed yet, so there is nothing to replay."]
+    if unfair == n:
+        warnings.append(
+            "The space never explores: only decisions on which both agree can be judged, so the "
+            "estimate leans towards what was shown and may be far from the truth."
+        )
+    elif unfair:
+        warnings.append(
+            f"On {unfair} of {n} decisions some candidates had no chance to be shown: there, only "
+            "what both agree on can be judged, and the estimate leans towards what was shown."
+        )
+    if replay.late:
+        warnings.append(
+            "The beginning of the log is gone (retention): the other policy starts from nothing "
+            "where the log begins now, which the logged one did not."
+        )
+    if replay.drew:
+        warnings.append(
+            "The logged policy draws its choices by itself, and the logged probabilities do not "
+            "know of these draws: the estimate leans towards what was shown."
+        )
+    if effective < _FEW:
+        warnings.append(
+            f"The estimate stands on the equivalent of {effective:.0f} decisions only: take it as "
+            "a hint. More exploration, or a longer log, would tell more."
+        )
+    if replay.skipped:
+        warnings.append(f"{replay.skipped} decisions do not fit these features and were left out.")
+    return warnings

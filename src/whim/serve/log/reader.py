@@ -1,0 +1,225 @@
+"""``LogReader``: what is committed, verified against its checksums, from any process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import struct
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from whim.errors import WhimError
+from whim.serve.log.log_writer import FORMAT, HEAD
+from whim.serve.log.rows import Kind, Raw, Row
+
+__all__ = ["UNREADABLE", "LogReader", "StoreError"]
+
+_BLOCK = 2048  # rows read at a time
+_SPAN = 1 << 15  # row numbers per query of one space, so that no reader blocks checkpoints for long
+UNREADABLE = sqlite3.Error, UnicodeDecodeError  # the latter: damage inside the message itself
+_head = HEAD.pack
+_crc = zlib.crc32
+
+
+class StoreError(WhimError):
+    """The log cannot be written or read; nothing more is accepted."""
+
+
+class LogReader:
+    """The committed log; needs no lock and no service, and writes nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        try:
+            self._connection = _connect(path)
+        except UNREADABLE as error:
+            raise self._unreadable(error) from None
+        try:
+            self._connection.execute("PRAGMA query_only=ON")
+            self._check_format()
+        except UNREADABLE as error:
+            self._connection.close()
+            raise self._unreadable(error) from None
+        except StoreError:
+            self._connection.close()
+            raise
+
+    def _check_format(self) -> None:
+        row = self._connection.execute("SELECT value FROM meta WHERE name='format'").fetchone()
+        if row is None or row[0] != str(FORMAT):
+            came = "none" if row is None else row[0]
+            raise StoreError(
+                f"{self.path.name} must be a log of format {FORMAT}, got {came}: another whim "
+                "wrote it."
+            )
+
+    def _unreadable(self, error: object) -> StoreError:
+        return StoreError(f"{self.path.name} must be a readable log: {error}.")
+
+    def query(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """All rows of a query."""
+        try:
+            with self._lock:
+                return self._connection.execute(sql, values).fetchall()
+        except UNREADABLE as error:
+            raise self._unreadable(error) from None
+
+    def _verified(self, rows: list[Raw]) -> list[Raw]:
+        """The rows, which match their checksums."""
+        for seq, at, space, kind, key, body, crc in rows:
+            try:  # ``checksum``, without a call for each of millions
+                head = _head(seq, at, space, kind)
+                computed = _crc(body, _crc(head if key is None else head + key.encode()))
+            except (TypeError, AttributeError, struct.error):  # not even of the right kind
+                computed = None
+            if computed != crc:
+                raise StoreError(
+                    f"row {seq} of {self.path.name} must match its checksum: it was altered."
+                )
+        return rows
+
+    # -- rows ---------------------------------------------------------------------------------
+
+    def last(self) -> tuple[int, int]:
+        """Number and time of the last row."""
+        rows = self._verified(self.query("SELECT * FROM log ORDER BY seq DESC LIMIT 1"))
+        return rows[0][:2] if rows else (0, 0)
+
+    def trimmed(self) -> int:
+        """The row up to which others may have been removed by retention; 0: none has."""
+        rows = self.query("SELECT value FROM meta WHERE name = 'trimmed'")
+        return int(rows[0][0]) if rows else 0
+
+    def blocks(
+        self, after: int = 0, until: int | None = None, space: int | None = None
+    ) -> Iterator[list[Raw]]:
+        """Rows after one and up to another, in order, many at a time.
+
+        Each block is a query of its own, so that a long read does not block checkpoints.
+        """
+        if space is not None:  # its rows may be few, and a query for them long
+            last = self.last()[0] if until is None else until
+            for low in range(after, last, _SPAN):
+                yield from self._blocks(low, min(low + _SPAN, last), space)
+        else:
+            yield from self._blocks(after, until, None)
+
+    def _blocks(self, after: int, until: int | None, space: int | None) -> Iterator[list[Raw]]:
+        where, values = "seq > ?", [after]
+        if until is not None:
+            where, values = where + " AND seq <= ?", [after, until]
+        if space is not None:
+            where, values = where + " AND space = ?", [*values, space]
+        sql = f"SELECT * FROM log WHERE {where} ORDER BY seq LIMIT {_BLOCK}"
+        while block := self._verified(self.query(sql, tuple(values))):
+            if space is None and block[-1][0] - values[0] != len(block):
+                self._must_be_whole(block, values[0] + 1)
+            yield block
+            values[0] = block[-1][0]
+
+    def _must_be_whole(self, block: list[Raw], expected: int) -> None:
+        trimmed = self.trimmed()
+        for row in block:
+            if row[0] > max(expected, trimmed + 1):
+                raise StoreError(
+                    f"{self.path.name} must hold every row, got {row[0]} after {expected - 1}."
+                )
+            expected = row[0] + 1
+
+    def rows(
+        self, after: int = 0, until: int | None = None, space: int | None = None
+    ) -> Iterator[Row]:
+        """The same, one by one."""
+        for block in self.blocks(after, until, space):
+            for row in block:
+                yield Row(*row[:6])
+
+    def configs(self) -> list[Row]:
+        """Rows that make, change and retire spaces, all of them."""
+        rows = self._verified(self.query("SELECT * FROM log WHERE kind <= 2 ORDER BY seq"))
+        return [Row(*row[:6]) for row in rows]
+
+    def decision(self, space: int, key: str) -> Row | None:
+        """A decision by its id."""
+        sql = f"SELECT * FROM log WHERE space = ? AND key = ? AND kind = {Kind.DECISION:d}"
+        try:
+            rows = self._verified(self.query(sql, (space, key)))
+        except UnicodeEncodeError:  # what cannot be written is not there
+            return None
+        return Row(*rows[0][:6]) if rows else None
+
+    def keys(self, after: tuple[int, str], most: int) -> list[tuple[int, str]]:
+        """Spaces and ids of decisions, in their order, after one of them."""
+        return self.query(
+            "SELECT space, key FROM log INDEXED BY log_decision WHERE kind = 3 "
+            "AND (space, key) > (?, ?) ORDER BY space, key LIMIT ?",
+            (*after, most),
+        )
+
+    # -- what retention left, and changes -----------------------------------------------------
+
+    def base(self, space: int) -> tuple[int, int, bytes] | None:
+        """What stands for rows that were removed: the last of them, its version, and its bytes."""
+        if not self.query("SELECT 1 FROM sqlite_master WHERE type='table' AND name='base'"):
+            return None
+        rows = self.query(  # one query, so that pages and their seal are of one moment
+            "SELECT base.seq, version, size, seal, data FROM base LEFT JOIN base_page ON "
+            "base_page.space = base.space AND base_page.seq = base.seq "
+            "WHERE base.space = ? ORDER BY number",
+            (space,),
+        )
+        if not rows:
+            return None
+        seq, version, size, seal, _ = rows[0]
+        data = b"".join(row[4] or b"" for row in rows)
+        if len(data) != size or hashlib.sha256(data).digest() != seal:
+            raise StoreError(
+                f"the base of space {space} in log.db must match its seal: it was altered."
+            )
+        return seq, version, data
+
+    def changes(
+        self, space: int, version: int, since: int = 0, most: int = 1000
+    ) -> list[tuple[int, int, dict[str, Any]]]:
+        """Changes of a space's version after row ``since``: row, time, and the event's fields."""
+        return self._events("seq > ? ORDER BY seq, rowid LIMIT ?", (space, version, since, most))
+
+    def recent_changes(
+        self, space: int, version: int, before: int | None = None, most: int = 20
+    ) -> list[tuple[int, int, dict[str, Any]]]:
+        """The last changes of a space's version, newest first; before row ``before`` if given."""
+        end = 2**63 - 1 if before is None else before
+        return self._events(
+            "seq < ? ORDER BY seq DESC, rowid DESC LIMIT ?", (space, version, end, most)
+        )
+
+    def _events(self, where: str, values: tuple[int, ...]) -> list[tuple[int, int, dict[str, Any]]]:
+        sql = f"SELECT seq, at, body FROM change WHERE space=? AND version=? AND {where}"
+        return [(seq, at, json.loads(body)) for seq, at, body in self.query(sql, values)]
+
+    def count_changes(self, space: int, version: int, since: int, most: int = 1000) -> int:
+        """Changes of a space's version from time ``since`` on; counted up to ``most``."""
+        ((count,),) = self.query(
+            "SELECT count(*) FROM (SELECT at FROM change WHERE space=? AND version=? "
+            "ORDER BY seq DESC LIMIT ?) WHERE at >= ?",
+            (space, version, most, since),
+        )
+        return int(count)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None,
+        check_same_thread=False,
+    )  # fmt: skip
+    connection.execute("PRAGMA busy_timeout=10000")
+    return connection

@@ -1,0 +1,143 @@
+"""Rows of the log: their kinds, their bodies (MessagePack), and the answer that a row recorded."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from whim.serve.wire import Answer, Mode, Ranked, RewardState, SpaceConfig
+from whim.types import ChangeEvent
+
+__all__ = [
+    "DECODERS", "Activation", "ArmFeatures", "ArmsRow", "Change", "ConfigRow", "DecisionRow",
+    "Expiry", "FeatureValues", "Kind", "Raw", "RewardRow", "Row", "answer_of",
+]  # fmt: skip
+
+
+class Kind(enum.IntEnum):
+    """What a row says; the numbers are stored."""
+
+    CONFIG = 1
+    BUILT = 2
+    DECISION = 3
+    REWARD = 4
+    EXPIRY = 5
+    ACTIVATION = 6
+    ARMS = 7
+
+
+Raw = tuple[int, int, int, int, str | None, bytes, int]  # as it is stored: checksum last
+FeatureValues = list[float] | dict[str, Any] | None  # as callers send them
+
+
+class Row(NamedTuple):
+    """A row of the log; times are microseconds since 1970."""
+
+    seq: int
+    at: int
+    space: int
+    kind: int
+    key: str | None
+    body: bytes
+
+
+class Change(NamedTuple):
+    """A change of interest, and the row that revealed it."""
+
+    seq: int
+    at: int
+    event: ChangeEvent
+
+
+# -- bodies -----------------------------------------------------------------------------------
+
+
+class ArmFeatures(Struct, array_like=True, gc=False):
+    """An arm with the features that it came with."""
+
+    id: str | int
+    features: FeatureValues = None
+
+
+class DecisionRow(Struct, array_like=True, gc=False):
+    """A decision: what was asked, what was answered, and how."""
+
+    id: str
+    context: list[float] | dict[str, Any]
+    arms: list[str | int]
+    features: list[FeatureValues] | None  # of each arm, in a space that takes some
+    place: int
+    probability: float
+    mode: Mode
+    deferred: bool
+    due: int
+    wanted: int  # the place that the policy itself would have chosen
+    digest: bytes
+    version: int
+    order: list[int]  # places, best first
+    numbers: list[float]  # score, mean and width of each arm in turn
+
+
+class RewardRow(Struct, array_like=True):
+    """A reward: ``state`` is what became of it, ``learn`` what the policy learns of it now."""
+
+    id: str
+    value: float
+    state: RewardState
+    learn: float | None = None
+    reward_id: str | None = None
+
+
+class Expiry(Struct, array_like=True):
+    """Decisions whose time is over, each with what is learnt for it; None: it was never shown."""
+
+    closed: list[tuple[str, float | None]]
+
+
+class Activation(Struct, array_like=True):
+    """A deferred decision was shown after all."""
+
+    id: str
+    due: int
+
+
+class ArmsRow(Struct, array_like=True):
+    """Arms that were retired by hand."""
+
+    retired: list[str | int]
+
+
+class ConfigRow(Struct, array_like=True):
+    """A space's configuration from ``version`` on; in force once a row says that it is built."""
+
+    name: str
+    version: int
+    config: SpaceConfig | None  # None: retired
+
+
+DECODERS: dict[int, msgspec.msgpack.Decoder[Any]] = {
+    kind: msgspec.msgpack.Decoder(body)
+    for kind, body in {
+        Kind.CONFIG: ConfigRow,
+        Kind.BUILT: ConfigRow,
+        Kind.DECISION: DecisionRow,
+        Kind.REWARD: RewardRow,
+        Kind.EXPIRY: Expiry,
+        Kind.ACTIVATION: Activation,
+        Kind.ARMS: ArmsRow,
+    }.items()
+}
+
+
+def answer_of(space: str, row: DecisionRow) -> Answer:
+    """The answer that was given, from what was logged of it."""
+    arms, numbers = row.arms, row.numbers
+    scores, means, widths = numbers[::3], numbers[1::3], numbers[2::3]
+    ranking = [Ranked(arms[i], scores[i], means[i], widths[i]) for i in row.order]
+    return Answer(
+        decision_id=row.id, space=space, arm=arms[row.place], probability=row.probability,
+        mode=row.mode, version=row.version, ranking=ranking,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Spaces as the fold of their log: encoding, state, snapshots, recovery, and the engine."""

@@ -1,0 +1,400 @@
+"""``Engine``: all spaces over their one log; what a service does, without a network or a loop.
+
+Requests run on one thread (the event loop): compute, apply, queue the row, and wait for its
+commit before the reply. Snapshots and rebuilds fold the committed log elsewhere (``recovery``) and
+never touch what serves until they are done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whim.serve import wire
+from whim.serve.log.configs import config_histories
+from whim.serve.log.lock import DataLock
+from whim.serve.log.rows import Change, ConfigRow, Kind, Row
+from whim.serve.log.store import OnCommit, Packed, Store, StoreError, pack_changes
+from whim.serve.state import recovery
+from whim.serve.state.known import KnownDecisions
+from whim.serve.state.policy import as_logged
+from whim.serve.state.snapshots import Snapshots
+from whim.serve.state.space import ConflictError, DecisionRequest, NotFoundError, Space
+from whim.serve.state.space_state import SpaceState
+from whim.serve.state.views import Info, change_views
+
+__all__ = ["Engine"]
+
+_LEARN_AT_START = 0.5  # seconds for ids of old decisions, and then at each tick
+_LEARN_PER_TICK = 0.003
+
+
+class Engine:
+    """Spaces over a data directory.
+
+    Parameters
+    ----------
+    data
+        The directory; made if it is not there.
+    on_commit
+        Called once per commit with the tokens of requests whose rows are safe now, and with the
+        changes of interest that they revealed.
+    clock
+        Nanoseconds since 1970. One that goes back is held: rows never do.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        on_commit: OnCommit | None = None,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._clock = clock
+        self.spaces: dict[str, Space] = {}
+        self._wanted: dict[int, ConfigRow] = {}  # the configuration asked for last, by number
+        self._in_force: dict[int, ConfigRow] = {}
+        self._failed: dict[int, tuple[int, str]] = {}  # versions that could not be built
+        self.made = 0  # spaces that there ever were
+        with contextlib.ExitStack() as opened:
+            self._lock = DataLock(data)
+            opened.callback(self._lock.release)
+            self.store = Store(data / "log.db", on_commit)
+            opened.callback(self.store.close)
+            self._snapshots = Snapshots(data / "snapshots.db")
+            self.recovered = self._recover()
+            self._known = KnownDecisions(self.store)
+            self._known.learn(_LEARN_AT_START)
+            opened.pop_all()  # they stay open
+        # the last row, which may not be committed yet, and its time
+        self.seq, self._at = self.store.last_seq, self.store.last_at
+        self._replicas = recovery.Replicas(self.store, self._snapshots)
+
+    def _recover(self) -> int:
+        """Last snapshot and the rest of the log, for every space; how many rows were folded."""
+        states: dict[int, SpaceState] = {}
+        for number, history in config_histories(self.store).items():
+            self.made = max(self.made, number)
+            self._wanted[number], self._in_force[number] = history.wanted, history.now
+            if history.now.config is not None:
+                snapshot = self._snapshots.read(number)
+                states[number] = recovery.start(self.store, number, history.now, snapshot)
+        self._snapshots.keep(set(states))
+        count = recovery.advance_all(self.store, states, self._wanted.keys())
+        for number, state in states.items():
+            name = self._in_force[number].name
+            self.spaces[name] = Space(number, name, state)
+        return count
+
+    # -- time, order, commits -----------------------------------------------------------------
+
+    def now(self) -> int:
+        """Microseconds; never before the last row."""
+        self._at = max(self._at, self._clock() // 1000)
+        return self._at
+
+    def _check(self) -> None:
+        if self.store.failed is not None:
+            raise self.store.failed
+
+    def _commit(self, space: Space, rows: list[Row], changes: list[Change], token: Any) -> None:
+        tokens = [] if token is None else [token]
+        if not changes:
+            self.store.append(rows, tokens)
+            return
+        packed = pack_changes(space.number, space.state.version, changes)
+        self.store.append(rows, tokens, packed, [(space.number, c) for c in changes])
+
+    @property
+    def failed(self) -> StoreError | None:
+        """Why nothing more is accepted, if that is so."""
+        return self.store.failed
+
+    def fail(self, reason: str) -> None:
+        """Accept nothing more."""
+        self.store.failed = StoreError(reason)
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Commit on an event loop from now on."""
+        self.store.attach(loop)
+
+    def detach(self) -> None:
+        """Commit what is queued, and leave the event loop."""
+        self.store.detach()
+
+    def send(self) -> None:
+        """Do not wait for the end of the loop's turn: commit what is queued now."""
+        self.store.send()
+
+    def sync(self, token: Any) -> None:
+        """Have ``token`` returned once all rows queued so far are safe."""
+        self.store.append([], [token])
+
+    # -- spaces -------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        """Of the spaces that serve, in order of the alphabet."""
+        return sorted(self.spaces)
+
+    @property
+    def seqs(self) -> dict[str, int]:
+        """The last row that each space has taken."""
+        return {name: space.state.seq for name, space in self.spaces.items()}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.spaces
+
+    def space(self, name: str) -> Space:
+        """A space that serves."""
+        space = self.spaces.get(name)
+        if space is None:
+            raise NotFoundError(f"space must be one that exists, got {name!r}.")
+        return space
+
+    def _writable(self, name: str) -> Space:
+        self._check()
+        return self.space(name)
+
+    def name(self, number: int) -> str:
+        """The name of a space by its number, retired or not."""
+        return self._wanted[number].name
+
+    def info(self, name: str) -> Info:
+        """What is known about a space."""
+        space = self.space(name)
+        state = space.state
+        wanted = self._wanted[space.number].version
+        version, failed = self._failed.get(space.number, (0, None))
+        if version != wanted:
+            failed = None
+        return Info(
+            name=name, version=state.version, config=state.config, wanted=wanted, failed=failed,
+            rebuilding=wanted != state.version and failed is None,
+            arms=len(state.policy.arms), waiting=len(state.pending), steps=state.policy.step,
+        )  # fmt: skip
+
+    def create(self, name: str, config: wire.SpaceConfig, token: Any = None) -> Space:
+        """Make a space."""
+        self._check()
+        if name in self.spaces:
+            raise ConflictError(f"$.name must be new, got {name!r} which exists.")
+        msgspec.convert(name, wire.Name)
+        config = as_logged(config)
+        state = SpaceState(config)
+        self.made += 1
+        config_row = ConfigRow(name, 1, config)
+        row = self._config_row(self.made, Kind.CONFIG, config_row)
+        state.seq = row.seq
+        space = self.spaces[name] = Space(self.made, name, state)
+        self._wanted[space.number] = self._in_force[space.number] = config_row
+        self._commit(space, [row], [], token)
+        return space
+
+    def _config_row(self, number: int, kind: int, config_row: ConfigRow) -> Row:
+        self.seq += 1
+        body = msgspec.msgpack.encode(config_row)
+        return Row(self.seq, self.now(), number, kind, None, body)
+
+    def change(self, name: str, config: wire.SpaceConfig, token: Any = None) -> int:
+        """Ask for other parameters; the version that will have them once it is built.
+
+        What was learnt is not lost: the whole log is folded anew under them, see ``swap``. A
+        change that came before and is not built yet is given up for this one.
+        """
+        space = self._writable(name)
+        config = as_logged(config)
+        SpaceState(config)  # refuses what cannot be built
+        return self._want(space, config, token).version
+
+    def _want(self, space: Space, config: wire.SpaceConfig | None, token: Any) -> ConfigRow:
+        config_row = ConfigRow(space.name, self._wanted[space.number].version + 1, config)
+        self._wanted[space.number] = config_row
+        self._commit(space, [self._config_row(space.number, Kind.CONFIG, config_row)], [], token)
+        return config_row
+
+    def retire(self, name: str, token: Any = None) -> None:
+        """End a space; its log stays."""
+        space = self._writable(name)
+        self._in_force[space.number] = self._want(space, None, token)
+        del self.spaces[name]
+        self._replicas.forget(space.number)
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def decide(self, name: str, body: wire.DecisionBody, raw: bytes, token: Any = None) -> bytes:
+        """The answer as JSON; it may be sent once ``token`` has come back."""
+        request = DecisionRequest(body, raw, token)
+        self.decide_many(name, [request])
+        if request.error is not None:
+            raise request.error
+        return request.answer
+
+    def decide_many(self, name: str, requests: list[DecisionRequest]) -> None:
+        """Decide each as if it had come alone: it has an answer or an error then.
+
+        An answer may be sent once its token has come back.
+        """
+        space = self._writable(name)
+        self._known.forget_committed()
+        new: dict[str | int, DecisionRequest] = {}  # by id, or by place where there is none
+        for i, one in enumerate(requests):
+            key = one.body.decision_id
+            if key is None:
+                new[i] = one
+                continue
+            if key in new:  # it comes twice: the first goes first
+                self._decide(space, list(new.values()))
+                new.clear()
+            one.digest = hashlib.blake2b(one.raw, digest_size=16).digest()
+            if self._known.is_new(space.number, key) or not self._known.repeat(space, key, one):
+                new[key] = one
+            elif one.error is None:
+                self._commit(space, [], [], one.token)
+        self._decide(space, list(new.values()))
+
+    def _decide(self, space: Space, requests: list[DecisionRequest]) -> None:
+        rows = space.decide(requests, self.seq + 1, self.now())
+        if not rows:
+            return
+        self.seq = rows[-1].seq
+        decided = [one for one in requests if one.error is None]
+        self._known.add(space.number, self.seq, decided)
+        self.store.append(rows, [one.token for one in decided if one.token is not None])
+
+    def reward(self, name: str, body: wire.RewardBody, token: Any = None) -> wire.RewardState:
+        """What becomes of a reward."""
+        space = self._writable(name)
+        self._must_exist(space, body.decision_id)
+        row, state, changes = space.reward(body, self.seq + 1, self.now())
+        self.seq += 1
+        self._commit(space, [row], changes, token)
+        return state
+
+    def _must_exist(self, space: Space, key: str) -> None:
+        if key not in space.state.pending and self._known.find(space, key) is None:
+            raise NotFoundError(f"$.decision_id must be a decision of {space.name}, got {key!r}.")
+
+    def activate(self, name: str, key: str, token: Any = None) -> bool:
+        """Whether a deferred decision was activated by this call."""
+        space = self._writable(name)
+        self._must_exist(space, key)
+        row = space.activate(key, self.seq + 1, self.now())
+        if row is not None:
+            self.seq += 1
+        self._commit(space, [] if row is None else [row], [], token)
+        return row is not None
+
+    def retire_arms(self, name: str, arms: list[str | int], token: Any = None) -> None:
+        """Retire arms of a space."""
+        space = self._writable(name)
+        unknown = [arm for arm in arms if arm not in space.state.policy.arms]
+        if unknown:
+            raise NotFoundError(f"$.arms must be arms of {name}, got {unknown[0]!r}.")
+        row = space.retire(arms, self.seq + 1, self.now())
+        self.seq += 1
+        self._commit(space, [row], [], token)
+
+    def tick(self, token: Any = None, most: int | None = None) -> int | None:
+        """Close what has waited long enough; when the next waiting ends.
+
+        With ``most``, so many of each space, so that nobody waits long; then the time may be past.
+        """
+        if self.store.failed is not None:
+            return None
+        self._known.forget_committed()
+        self._known.learn(_LEARN_PER_TICK)
+        nexts = []
+        for space in self.spaces.values():
+            while True:
+                row, changes = space.expire(self.seq + 1, self.now(), most or 500)
+                if row is None:
+                    break
+                self.seq += 1
+                self._commit(space, [row], changes, token)
+                if most is not None:
+                    break
+            if space.next_due is not None:
+                nexts.append(space.next_due)
+        return min(nexts, default=None)
+
+    def changes(self, name: str, since: int, most: int = 1000) -> list[dict[str, Any]]:
+        """Changes of a space after row ``since``, as callers see them."""
+        return change_views(self.store, self.space(name), since, most)
+
+    def recent_changes(self, name: str, before: int | None = None, most: int = 20) -> Any:
+        """The last changes of a space, newest first: row, time, and the event's fields."""
+        space = self.space(name)
+        return self.store.recent_changes(space.number, space.state.version, before, most)
+
+    def count_changes(self, name: str, since: int) -> int:
+        """Changes of a space from a time on, up to a thousand."""
+        space = self.space(name)
+        return self.store.count_changes(space.number, space.state.version, since)
+
+    # -- snapshots and rebuilds ---------------------------------------------------------------
+
+    def in_force(self, name: str) -> tuple[int, ConfigRow]:
+        """A space's number and the configuration that it serves with."""
+        number = self.space(name).number
+        return number, self._in_force[number]
+
+    def wanted(self, name: str) -> tuple[int, ConfigRow]:
+        """A space's number and the configuration asked for last, to be built from the log."""
+        number = self.space(name).number
+        return number, self._wanted[number]
+
+    def snapshot(self, name: str) -> int:
+        """Write what changed since the last snapshot; where no worker does it."""
+        return self._replicas.snapshot(*self.in_force(name))
+
+    def rebuilt(self, name: str) -> recovery.Rebuilt:
+        """Build what is wanted here, from any thread; what ``swap`` takes."""
+        number, config_row = self.wanted(name)
+        state, changes = recovery.rebuild(self.store, number, config_row)
+        return recovery.Rebuilt(number, state, pack_changes(number, config_row.version, changes))
+
+    def rebuild_failed(self, name: str, version: int, message: str) -> None:
+        """Say why a version cannot be built; the one in force serves on until another is asked."""
+        space = self.spaces.get(name)
+        if space is not None and self._wanted[space.number].version == version:
+            self._failed[space.number] = version, message
+
+    @property
+    def given_up(self) -> dict[int, int]:
+        """Versions that cannot be built, by the number of their space."""
+        return {number: version for number, (version, _) in self._failed.items()}
+
+    def catch_up(self, state: SpaceState, number: int) -> list[Packed]:
+        """Fold what was committed since a rebuild began, so that little is left for ``swap``."""
+        changes = recovery.advance(self.store, state, number)
+        return pack_changes(number, state.version, changes)
+
+    def swap(self, name: str, rebuilt: recovery.Rebuilt, token: Any = None) -> None:
+        """Let a rebuilt state serve, after the last few rows; on the thread that serves."""
+        space = self._writable(name)
+        number, state, packed = rebuilt
+        config_row = self._wanted[space.number]
+        if space.number != number or config_row.version != state.version:
+            raise recovery.BusyError(f"the configuration of {name} changed during the rebuild.")
+        self.store.flush()
+        packed = packed + self.catch_up(state, number)
+        row = self._config_row(number, Kind.BUILT, config_row)
+        state.seq = row.seq
+        space.swap(state)
+        self._in_force[number] = config_row
+        self._failed.pop(number, None)
+        self.store.append([row], [] if token is None else [token], packed)
+
+    def close(self) -> None:
+        """Finish what was accepted, then close."""
+        self.store.close()
+        self._snapshots.close()
+        self._lock.release()

@@ -1,0 +1,65 @@
+"""``build``: the policy and the encoders of a configuration, or what is wrong with it."""
+
+from __future__ import annotations
+
+import inspect
+
+import msgspec
+
+from whim.errors import InvalidInputError
+from whim.policies import POLICIES, Policy
+from whim.policies import policy as make_policy
+from whim.serve.state.encode import Encoder
+from whim.serve.wire import SpaceConfig
+
+__all__ = ["SERVED", "as_logged", "build"]
+
+_LARGEST_PRODUCT = 4096  # what the hybrids share has its square
+SERVED = sorted(POLICIES.keys() - {"oracle-restart"})  # which needs a truth that no service knows
+
+
+def build(config: SpaceConfig) -> tuple[Policy, Encoder, Encoder]:
+    """The policy of a configuration, with sizes filled in, and its two encoders."""
+    if config.policy not in SERVED:
+        raise InvalidInputError(
+            f"$.policy must be one of {', '.join(SERVED)}, got {config.policy!r}."
+        )
+    context, items = Encoder(config.context, "$.context"), Encoder(config.items, "$.features")
+    if context.size * items.size > _LARGEST_PRODUCT:
+        raise InvalidInputError(
+            f"$.items must have at most {_LARGEST_PRODUCT} places times those of the context, got "
+            f"{items.size} times {context.size}."
+        )
+    takes = inspect.signature(POLICIES[config.policy]).parameters
+    params = {"seed": config.seed, **config.params}
+    for name, encoder in (("n_features", context), ("n_item_features", items)):
+        if name in takes and encoder.size:
+            params.setdefault(name, encoder.size)
+        if name in params and params[name] not in (None, encoder.size):
+            raise InvalidInputError(
+                f"$.params.{name} must be left out or {encoder.size}, as the features make it, "
+                f"got {params[name]!r}."
+            )
+    if params.get("n_cross_features"):
+        raise InvalidInputError(
+            "$.params.n_cross_features must be left out: callers send item features."
+        )
+    if "seed" not in takes:
+        del params["seed"]
+    try:
+        policy = make_policy(config.policy, **params)
+    except InvalidInputError as error:
+        named = str(error).partition(" ")[0] in takes
+        raise InvalidInputError(f"$.params{'.' if named else ': '}{error}") from None
+    if items.size and not policy.n_item_features:
+        raise InvalidInputError(
+            f"$.items must be empty: {config.policy} takes no item features, got {items.size}."
+        )
+    if policy.n_item_features and not items.size:
+        raise InvalidInputError(f"$.items must describe the item features of {config.policy}.")
+    return policy, context, items
+
+
+def as_logged(config: SpaceConfig) -> SpaceConfig:
+    """A configuration as it will be read from the log, numbers of the declared kinds included."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(config), type=SpaceConfig)

@@ -1,0 +1,157 @@
+"""Folding the committed log, in any process: for a restart, for snapshots and for rebuilds.
+
+Nothing here needs an ``Engine``: a log to read, the snapshots, and which space.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import gc
+import operator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from whim.errors import WhimError
+from whim.serve.log.reader import LogReader, StoreError
+from whim.serve.log.rows import Change, ConfigRow, Raw
+from whim.serve.log.store import Packed
+from whim.serve.state.base import begin, read_base, remains, rows_of
+from whim.serve.state.snapshots import Snapshots
+from whim.serve.state.space_state import SpaceState
+
+__all__ = [
+    "BusyError", "Rebuilt", "Replicas", "advance", "advance_all", "rebuild", "start",
+]  # fmt: skip
+
+Progress = Callable[[int], None]
+
+
+class BusyError(WhimError):
+    """The configuration changed during the rebuild."""
+
+
+class Rebuilt(NamedTuple):
+    """A state under another configuration, and the changes of interest found on the way."""
+
+    number: int
+    state: SpaceState
+    packed: list[Packed]
+
+
+_space = operator.itemgetter(2)
+
+
+@contextlib.contextmanager
+def _no_gc() -> Iterator[None]:
+    """Without garbage collection: folding makes no cycles, and collecting would take as long."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
+def advance(
+    reader: LogReader, state: SpaceState, number: int, progress: Progress | None = None
+) -> list[Change]:
+    """Fold the rows of a space that came since; ``progress`` gets the row that it has reached."""
+    changes: list[Change] = []
+    began, trimmed = state.seq, reader.trimmed()
+    with _no_gc():
+        for block in rows_of(reader, number, began):
+            changes += state.apply_many(block)
+            if progress is not None:
+                progress(state.seq)
+    if reader.trimmed() > max(began, trimmed):
+        raise StoreError(f"rows of space {number} must stay while they are read, got fewer.")
+    return changes
+
+
+def advance_all(reader: LogReader, states: dict[int, SpaceState], known: Collection[int]) -> int:
+    """Fold the rows of many spaces, each from where it is, in one reading; how many rows.
+
+    A row of a space that is not ``known`` is an error.
+    """
+    count, trimmed = 0, reader.trimmed()
+    bases = {n: read_base(reader, n) for n, state in states.items() if state.seq < trimmed}
+    if known and not states:
+        return 0
+    with _no_gc():
+        for block in reader.blocks(min((state.seq for state in states.values()), default=0)):
+            for number, rows in _by_space(block):
+                if number not in known:
+                    raise StoreError(
+                        f"row {rows[0][0]} of {reader.path.name} must be of a space that was made, "
+                        f"got number {number}."
+                    )
+                state = states.get(number)
+                if state is None:
+                    continue
+                if rows[0][0] <= max(state.seq, trimmed):
+                    base, seq = bases.get(number), state.seq
+                    rows = [r for r in rows if r[0] > seq and remains(r[0], trimmed, base)]
+                state.apply_many(rows)
+                count += len(rows)
+    return count
+
+
+def _by_space(block: list[Raw]) -> Iterable[tuple[int, list[Raw]]]:
+    numbers = {*map(_space, block)}
+    if len(numbers) == 1:  # as mostly, and then there is nothing to sort
+        return [(numbers.pop(), block)]
+    rows: dict[int, list[Raw]] = collections.defaultdict(list)
+    for row in block:
+        rows[row[2]].append(row)
+    return rows.items()
+
+
+def start(
+    reader: LogReader, number: int, config_row: ConfigRow, snapshot: SpaceState | None = None
+) -> SpaceState:
+    """Where to fold a space on from: its snapshot, if that will do, else the beginning."""
+    assert config_row.config is not None
+    trimmed = reader.trimmed()
+    if (
+        snapshot is not None
+        and snapshot.version == config_row.version
+        and trimmed <= snapshot.seq <= reader.last()[0]
+    ):
+        return snapshot
+    base = read_base(reader, number) if trimmed else None
+    return begin(base, config_row.config, config_row.version)
+
+
+def rebuild(
+    reader: LogReader, number: int, config_row: ConfigRow, progress: Progress | None = None
+) -> tuple[SpaceState, list[Change]]:
+    """Fold the log of a space from the beginning, under another configuration."""
+    state = start(reader, number, config_row)
+    return state, advance(reader, state, number, progress)
+
+
+class Replicas:
+    """States that follow the log from one snapshot to the next, beside those that serve."""
+
+    def __init__(self, reader: LogReader, snapshots: Snapshots) -> None:
+        self._reader, self._snapshots = reader, snapshots
+        self._states: dict[int, SpaceState] = {}
+
+    def snapshot(self, number: int, config_row: ConfigRow) -> int:
+        """Bring a space's replica up to the log and write what changed; pages written."""
+        state = self._states.pop(number, None)  # not kept if it stops within a row
+        if state is None or state.version != config_row.version:
+            state = self._snapshots.read(number)
+            if state is None:
+                self._snapshots.forget(number)  # what is there may be damaged: all of it anew
+        state = start(self._reader, number, config_row, state)
+        advance(self._reader, state, number)
+        pages = self._snapshots.write(number, state)
+        self._states[number] = state
+        return pages
+
+    def forget(self, number: int) -> None:
+        """Forget a space that was retired."""
+        self._states.pop(number, None)

@@ -1,0 +1,110 @@
+"""What callers are shown of a space: the space itself, its arms, its changes of interest."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Struct
+
+from whim.serve import wire
+from whim.serve.log.reader import LogReader
+from whim.serve.state.space import Space
+from whim.serve.state.stats import ArmCounts
+
+__all__ = ["ArmView", "ChangeView", "Info", "arm_views", "change_views", "moment"]
+
+_NEVER = ArmCounts()
+
+
+class Info(Struct, kw_only=True):
+    """A space as callers see it."""
+
+    name: str
+    version: int
+    config: wire.SpaceConfig
+    wanted: int  # the version asked for last; it is being built while it is another
+    rebuilding: bool
+    failed: str | None  # why the version wanted could not be built
+    arms: int
+    waiting: int
+    steps: int
+
+
+class ArmView(Struct, kw_only=True):
+    """An arm: how often shown and learnt, its mean reward with a 95 % interval, its trend.
+
+    ``trend`` is the mean reward in equal spans of time, the last one now.
+    """
+
+    arm: str | int
+    decisions: int
+    plays: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    trend: list[float | None]
+    last_change_at: str | None
+
+
+class ChangeView(Struct, kw_only=True):
+    """A change: when it was found and when it began, how sure, and what moved.
+
+    ``plays`` and ``began`` count the arm's plays; ``features`` names the coefficients.
+    """
+
+    seq: int
+    at: str
+    space: str
+    version: int
+    arm: str | int | None
+    step: int
+    plays: int
+    began: int | None
+    statistic: float | None
+    threshold: float | None
+    p_value: float | None
+    window: int
+    group: str | int | None
+    theta_before: list[float | None]
+    theta_after: list[float | None]
+    direction: list[float | None]
+    features: list[str]
+
+
+def moment(at: int) -> str:
+    """Microseconds since 1970 as RFC 3339."""
+    return datetime.fromtimestamp(at / 1e6, UTC).isoformat(timespec="milliseconds")
+
+
+def arm_views(space: Space, limit: int | None = None) -> list[ArmView]:
+    """The live arms of a space, those shown most first; the trends end with the last reward."""
+    policy, stats = space.state.policy, space.state.stats
+    now = max((c.trend[-1][0] for c in stats.arms.values() if c.trend), default=0)
+    at = now * stats.trend_width
+    arms: list[Any] = sorted(policy.arms, key=lambda a: -stats.arms.get(a, _NEVER).decisions)
+    views = []
+    for arm in arms[:limit]:
+        counts = stats.arms.get(arm, _NEVER)
+        low, high = counts.interval()
+        changed = max(counts.changed, stats.changed)
+        views.append(
+            ArmView(
+                arm=arm, decisions=counts.decisions, plays=policy.plays(arm), mean=counts.mean(),
+                low=low, high=high, trend=stats.trend(counts, at) if counts.trend else [],
+                last_change_at=moment(changed) if changed else None,
+            )
+        )  # fmt: skip
+    return views
+
+
+def change_views(
+    reader: LogReader, space: Space, since: int, most: int = 1000
+) -> list[dict[str, Any]]:
+    """Changes of a space after row ``since``, with the fields of ``ChangeView``."""
+    version, names = space.state.version, space.state.context.names
+    return [
+        {"seq": seq, "at": moment(at), "space": space.name, "version": version, **event}
+        | {"features": names if len(names) == len(event["theta_before"]) else []}
+        for seq, at, event in reader.changes(space.number, version, since, most)
+    ]

@@ -1,0 +1,531 @@
+"""The page says what the engine knows, escapes what callers said, and asks nobody else."""
+
+import asyncio
+import re
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+from starlette.applications import Starlette
+
+import whim
+from tests.clocks import Clock
+from whim.serve import wire
+from whim.serve.dashboard import forms, rates, views
+from whim.serve.dashboard.render import STATIC, problem_page
+from whim.serve.dashboard.routes import routes
+from whim.serve.http.keys import Keys
+from whim.serve.jobs import whatif
+from whim.serve.log.store import StoreError
+from whim.serve.state.engine import Engine
+from whim.serve.state.space import NotFoundError
+from whim.serve.state.stats import MICRO, Stats
+
+ANSWER = msgspec.json.Decoder(wire.Answer)
+SECOND = 1_000_000_000
+NASTY = ["<script>alert(1)</script>", "'; DROP TABLE log; --", '"><img src=x onerror=alert(1)>']
+CONFIG = wire.SpaceConfig(
+    context=wire.Features(
+        fields=[wire.Field(name="<b>device</b>", kind="choice", values=["phone", "desk"])],
+        constant=True,
+    ),
+    rewards=wire.RewardRules(wait_seconds=5),
+    explore=0.1,
+    holdback=0.2,
+    baseline="random",
+)
+TEMPLATES = sorted((STATIC.parent / "templates").glob("*.html"))
+
+
+@pytest.fixture
+def clock():
+    return Clock(time.time_ns() - 3600 * SECOND)
+
+
+@pytest.fixture
+def engine(tmp_path, clock):
+    made = Engine(tmp_path / "data", clock=clock)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def service(engine, tmp_path):
+    return SimpleNamespace(
+        engine=engine,
+        keys=Keys(tmp_path / "keys.json"),
+        ready=True,
+        problem=None,
+        job=lambda key: None,
+    )
+
+
+@pytest.fixture
+def ask(service):
+    app = Starlette(routes=routes())
+    app.state.service = service
+
+    def call(path, method="GET", **more):
+        async def send():
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+                return await client.request(method, path, **more)
+
+        return asyncio.run(send())
+
+    return call
+
+
+def fill(engine, clock, name, n, arms=("a", "b"), seed=0, change=None):
+    """Decisions of readers who like one arm each, and another one after ``change``."""
+    rng = np.random.default_rng(seed)
+    for i in range(n):
+        clock.now += SECOND
+        device = int(rng.integers(2))
+        body = wire.DecisionBody(
+            candidates=list(arms), context={"<b>device</b>": ["phone", "desk"][device]}
+        )
+        answer = ANSWER.decode(engine.decide(name, body, b""))
+        liked = arms[device if change is None or i < change else 1 - device]
+        value = float(rng.random() < (0.9 if answer.arm == liked else 0.1))
+        body = wire.RewardBody(decision_id=answer.decision_id, value=value)
+        engine.reward(name, body)
+    engine.store.flush()
+
+
+# -- what is shown ----------------------------------------------------------------------------
+
+
+def test_a_space_with_a_change_shows_what_moved(engine, clock, ask):
+    engine.create("news", CONFIG)
+    fill(engine, clock, "news", 1200, change=700)
+    found = ask("/spaces/news")
+    assert found.status_code == 200
+    assert 'data-seq="' in found.text
+    assert "over holdback" in found.text
+    assert "&lt;b&gt;device&lt;/b&gt;=phone" in found.text
+    latest = views.latest(engine, "news")
+    assert latest
+    part = ask(f"/page/spaces/news/changes?latest={latest}&version=1")
+    assert part.status_code == 204
+    assert "timeline" in ask("/page/spaces/news/changes?latest=1&version=1").text
+    assert "None before these" in ask("/page/spaces/news/changes?before=1").text
+    cards = ask("/").text
+    assert 'href="/spaces/news"' in cards
+    assert "1\u202f200" in cards
+    series = ask("/page/spaces/news/series").json()
+    lengths = {
+        len(column) for name, column in series.items() if name not in ("holdback", "changes")
+    }
+    assert len(lengths) == 1
+    assert 1 < lengths.pop() <= 120
+    assert series["holdback"]
+    assert series["changes"][0]["arm"] in ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/page/spaces", "/spaces/news"]
+    + [f"/page/spaces/news/{part}" for part in ("arms", "summary", "changes")],
+)
+def test_what_callers_said_is_escaped(engine, clock, ask, path):
+    engine.create("news", CONFIG)
+    fill(engine, clock, "news", 900, arms=(NASTY[0], NASTY[2]), change=500)
+    assert views.latest(engine, "news")
+    text = ask(path).text
+    for said in (NASTY[0], NASTY[2], "<b>device"):
+        assert said not in text
+    if path.endswith(("arms", "changes", "news")):
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+
+
+def test_nothing_is_sought_by_what_a_caller_says(engine, clock, ask):
+    engine.create("news", CONFIG)
+    fill(engine, clock, "news", 10, arms=(NASTY[1], "b"))
+    for odd in ("sort=%27%3BDROP", "page=-1", "page=99999999999999999999", "page=x", "down=%00"):
+        found = ask(f"/page/spaces/news/arms?{odd}")
+        assert found.status_code == 200
+        assert "&#39;; DROP TABLE log; --" in found.text
+    assert ask("/page/spaces/news/changes?before=%27&latest=x").status_code == 200
+    assert ask("/page/spaces/news/params?policy=<b>").status_code == 404
+
+
+def test_arms_are_sorted_and_paged(engine, clock, ask):
+    engine.create("news", CONFIG)
+    arms = [f"arm-{i:03}" for i in range(120)]
+    fill(engine, clock, "news", 40, arms=arms)
+    first = ask("/page/spaces/news/arms?sort=arm&down=0").text
+    assert re.findall(r">(arm-\d+)</span>", first) == arms[:50]
+    assert 'aria-sort="ascending"' in first
+    last = ask("/page/spaces/news/arms?sort=arm&down=0&page=3").text
+    assert re.findall(r">(arm-\d+)</span>", last) == arms[100:]
+    down = ask("/page/spaces/news/arms?sort=mean&down=1").text
+    assert (
+        re.findall(
+            r">(arm-\d+)</span>", ask("/page/spaces/news/arms?q=ARM-01&sort=arm&down=0").text
+        )
+        == arms[10:20]
+    )
+    assert "No arm has this" in ask("/page/spaces/news/arms?q=<b>").text
+    means = [float(m) for m in re.findall(r'number">(\d\.\d+)</td>\n<td class="number ends', down)]
+    assert means == sorted(means, reverse=True)
+
+
+def test_very_many_arms_are_looked_through_in_turns(engine, ask):
+    engine.create("many", wire.SpaceConfig(context=wire.Features(size=1)))
+    every = [f"arm-{i:04}" for i in range(2600)]
+    for start in (1300, 0):
+        body = wire.DecisionBody(candidates=every[start : start + 1300], context=[1.0])
+        engine.decide("many", body, b"")
+    last = ask("/page/spaces/many/arms?sort=arm&down=0&page=999").text
+    assert re.findall(r">(arm-\d+)</span>", last) == every[1950:2000]
+    assert "The 600 arms after these" in last
+
+
+def test_nothing_yet(engine, ask):
+    assert "No space yet" in ask("/").text
+    engine.create("news", CONFIG)
+    text = ask("/spaces/news").text
+    assert "No decision yet" in text
+    assert "curl -X POST http://here/v1/spaces/news/decisions" in text
+    assert "/v1/spaces/news/rewards" in text
+    assert "None found so far" in text
+    assert 'id="arms-poll"' in text
+    assert ask("/page/spaces/news/series").json()["t"] == []
+    engine.create("items", wire.SpaceConfig(
+        policy="pslinucb-hybrid", context=wire.Features(size=2), items=wire.Features(size=1)
+    ))  # fmt: skip
+    assert "features" in ask("/page/spaces/items/summary").text
+
+
+def test_shadow_tells_what_it_would_have_done(engine, clock, ask):
+    engine.create("news", msgspec.structs.replace(CONFIG, shadow=True, holdback=0.0))
+    fill(engine, clock, "news", 200)
+    text = ask("/page/spaces/news/summary").text
+    assert "would have agreed" in text
+    assert "would have earned" in text
+
+
+# -- what goes wrong --------------------------------------------------------------------------
+
+
+def test_a_space_that_is_not_there(ask):
+    found = ask("/spaces/%3Cb%3Enone")
+    assert found.status_code == 404
+    assert "<b>none" not in found.text
+    part = ask("/page/spaces/none/summary", headers={"hx-request": "true"})
+    assert part.status_code == 404
+    assert "<html" not in part.text
+
+
+def test_a_log_that_fails_is_said_on_every_page(engine, ask):
+    engine.create("news", CONFIG)
+    engine.store.flush()
+    engine.store.failed = StoreError("the log cannot be written: disk <full>.")
+    for path in ("/", "/spaces/news", "/page/spaces/news/summary"):
+        assert "disk &lt;full&gt;" in ask(path).text
+
+
+def test_rebuilding_is_said(engine, ask):
+    engine.create("news", CONFIG)
+    engine.change("news", msgspec.structs.replace(CONFIG, explore=0.3))
+    assert "Being rebuilt" in ask("/page/spaces/news/summary").text
+    assert "rebuilding" in ask("/page/spaces").text
+    engine.rebuild_failed("news", 2, "it is <odd>.")
+    assert "it is &lt;odd&gt;" in ask("/page/spaces/news/summary").text
+
+
+def test_starting_and_not_starting(service, ask):
+    service.ready = False
+    found = ask("/")
+    assert found.status_code == 503
+    assert found.headers["refresh"] == "3"
+    service.problem = StoreError("log.db must be a readable log.")
+    assert "log.db must be" in ask("/spaces/news").text
+    assert problem_page(RuntimeError("x")).status_code == 500
+    assert problem_page(service.problem).status_code == 503
+
+
+# -- the login --------------------------------------------------------------------------------
+
+
+def test_the_login_sets_a_cookie_that_scripts_cannot_read(service, ask):
+    token = service.keys.make("me", ["read"])
+    other = service.keys.make("you", ["decide"])
+    wrong = ask("/login", "POST", data={"key": "whim_wrong", "next": "/spaces/news"})
+    assert wrong.status_code == 401
+    assert "not in force" in wrong.text
+    assert "set-cookie" not in wrong.headers
+    assert ask("/login", "POST", data={"key": other}).status_code == 403
+    right = ask("/login", "POST", data={"key": token, "next": "/spaces/news"})
+    assert right.status_code == 303
+    assert right.headers["location"] == "/spaces/news"
+    cookie = right.headers["set-cookie"].lower()
+    for word in ("whim_key=", "httponly", "samesite=strict", "path=/"):
+        assert word in cookie
+    assert "log out" in ask("/", headers={"cookie": f"whim_key={token}"}).text.lower()
+    out = ask("/logout", "POST")
+    assert out.headers["location"] == "/login"
+    assert "max-age=0" in out.headers["set-cookie"].lower()
+    part = ask("/login", headers={"hx-request": "true", "hx-current-url": "http://here/spaces/x"})
+    assert part.headers["hx-redirect"] == "/login?next=/spaces/x"
+
+
+@pytest.mark.parametrize(
+    "onward",
+    ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:x", "/\n", "", "a\\"],
+)
+def test_the_login_leads_nowhere_else(ask, onward):
+    assert forms.local(onward) == "/"
+    assert "evil" not in ask("/login", params={"next": onward}).text
+
+
+def test_a_form_that_is_too_long(service, ask):
+    service.keys.make("me", ["read"])
+    assert ask("/login", "POST", content=b"key=" + b"x" * 100_000).status_code == 422
+
+
+# -- nothing inline, nobody else --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_templates_hold_no_inline_code(template):
+    text = template.read_text("utf-8")
+    assert not re.search(r"\s(on[a-z]+|style|hx-on[^=]*|hx-vals|hx-headers)=[\"']", text)
+    assert not re.search(r"<script(?![^>]*\ssrc=)", text)
+    assert "<style" not in text
+    assert "|safe" not in text.replace(" ", "")
+    assert not re.search(r"https?://", text)
+    assert not re.search(r"hx-trigger=\"[^\"]*\[", text)  # a filter would need eval
+
+
+def test_own_files_ask_nobody_else():
+    for name in ("page.js", "page.css"):
+        text = (STATIC / name).read_text("utf-8")
+        assert not re.search(r"(https?:)?//[a-z0-9-]+\.[a-z]", text)
+        assert "eval(" not in text
+        assert "innerHTML" not in text
+    vendor = {path.name for path in (STATIC / "vendor").iterdir()}
+    assert {"htmx.LICENSE", "uPlot.LICENSE", "README"} <= vendor
+
+
+def test_pages_link_only_to_what_is_served(engine, clock, ask):
+    engine.create("news", CONFIG)
+    fill(engine, clock, "news", 60)
+    for path in ("/", "/spaces/news", "/login"):
+        text = ask(path).text
+        for url in re.findall(r'(?:src|href|action|hx-get|hx-post)="([^"]*)"', text):
+            assert url.startswith(("/", "#")), url
+            assert not url.startswith("//")
+    for url in set(re.findall(r'(?:src|href)="(/static[^"]*)"', text)):
+        assert ask(url).status_code == 200
+    assert ask("/static/../views.py").status_code == 404
+
+
+# -- rates ------------------------------------------------------------------------------------
+
+
+def closed(stats, at, value, mode="policy"):
+    waiting = SimpleNamespace(at=at, mode=mode, count=1, agreed=True, probability=1.0, arm="a")
+    stats.decided(at, mode, "a")
+    if value is not None:
+        stats.closed(at, waiting, value, True)
+
+
+def test_bins_that_still_wait_are_left_out():
+    stats, second = Stats(), MICRO
+    for i in range(10):  # only clicks come early: the rest waits for its time to end
+        closed(stats, 0, 1.0 if i < 3 else None)
+        closed(stats, 100 * second, 1.0 if i < 3 else 0.0)
+    assert [at for at, _ in rates.settled(stats, 60, 30 * second)] == [100 * second]
+    found = rates.settled(stats, 60, 62 * second)
+    assert [at for at, _ in found] == [0, 100 * second]
+    assert rates.over(found, stats.width).policy.value == pytest.approx(6 / 13)
+
+
+def test_lift_by_hand():
+    stats = Stats()
+    for i in range(100):
+        closed(stats, i, float(i < 60))
+        closed(stats, i, float(i < 40), "holdback")
+    found = rates.now(rates.settled(stats, 1, 10**12), stats.width)
+    assert found.policy.value == 0.6
+    assert found.holdback.value == 0.4
+    assert found.lift.value == pytest.approx(0.5)
+    spread = 1.959963984540054 * np.sqrt(0.0024 / 0.36 + 0.0024 / 0.16)
+    assert found.lift.low == pytest.approx(1.5 * np.exp(-spread) - 1)
+    assert found.lift.high == pytest.approx(1.5 * np.exp(spread) - 1)
+
+
+def test_a_thin_point_takes_earlier_ones_in():
+    stats = Stats()
+    for i in range(80):
+        closed(stats, i * MICRO, float(i % 2))
+    series = rates.series(rates.settled(stats, 1, 10**12), stats.width)
+    assert series["rate"][0] == 0.0
+    assert series["rate"][-1] == 0.5
+    assert series["high"][-1] - series["low"][-1] < 0.3
+    assert set(series["held"]) == {None}
+
+
+# -- what if ----------------------------------------------------------------------------------
+
+
+def uniform(engine, clock, n, reward, config=None, x=None):
+    """A space that shows two arms at random; what was asked, shown and earned."""
+    config = config or wire.SpaceConfig(
+        policy="linucb-disjoint", context=wire.Features(size=2), explore=1.0
+    )
+    engine.create("log", config)
+    rng, told, given = np.random.default_rng(1), [], x
+    for _ in range(n):
+        clock.now += SECOND
+        x = rng.normal(size=2) if given is None else np.array(given)
+        body = wire.DecisionBody(candidates=["a", "b"], context=x.tolist())
+        answer = ANSWER.decode(engine.decide("log", body, b""))
+        value = reward(answer.arm, x, rng)
+        body = wire.RewardBody(decision_id=answer.decision_id, value=value)
+        engine.reward("log", body)
+        told.append((x, answer.arm, value))
+    engine.store.flush()
+    return told
+
+
+def data_of(engine) -> Path:
+    return engine.store.path.parent
+
+
+def test_what_if_by_hand(engine, clock):
+    # b always loses, a earns nothing: whoever is greedy and takes the first of equals takes a
+    told = uniform(engine, clock, 400, lambda arm, x, rng: -float(arm == "b"), x=[1.0, 0.0])
+    greedy = wire.SpaceConfig(
+        policy="linucb-disjoint", params={"alpha": 0.0}, context=wire.Features(size=2)
+    )
+    shares = []
+    found = whatif.run(data_of(engine), "log", greedy, shares.append)
+    shown = [arm for _, arm, _ in told]
+    assert found["events"] == 400
+    assert found["matched"] == shown.count("a")
+    assert found["effective"] == pytest.approx(shown.count("a"))
+    assert found["logged"]["rate"] == pytest.approx(-shown.count("b") / 400)
+    assert found["whatif"]["rate"] == 0.0
+    assert found["relative"] is None  # nothing can be said relative to a loss
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert found["warnings"] == []
+    assert len(found["logged"]["curve"]) == len(found["whatif"]["curve"]) == 8
+    assert msgspec.json.decode(msgspec.json.encode(found)) == found
+
+
+def test_what_if_is_the_policy_asked_before_it_learns(engine, clock):
+    def reward(arm, x, rng):
+        return float(rng.random() < (0.8 if (x[0] > 0) == (arm == "a") else 0.2))
+
+    told = uniform(engine, clock, 600, reward)
+    other = wire.SpaceConfig(
+        policy="linucb-disjoint", params={"alpha": 0.5}, context=wire.Features(size=2)
+    )
+    found = whatif.run(data_of(engine), "log", other, lambda share: None)
+    policy = whim.LinUCBDisjoint(n_features=2, alpha=0.5)
+    policy.add_arms(["a", "b"])
+    earned, n = 0.0, 0
+    for x, shown, value in told:
+        if policy.select(x, ["a", "b"]).arm == shown:  # every weight is 2
+            earned, n = earned + value, n + 1
+        policy.update(shown, x, value)
+    assert found["matched"] == n
+    assert found["whatif"]["rate"] == pytest.approx(earned / n)
+    assert found["effective"] == pytest.approx(n)
+    assert found["relative"]["low"] > 0
+    low, high = found["whatif"]["low"], found["whatif"]["high"]
+    half = 1.959963984540054 * np.sqrt(earned / n * (1 - earned / n) / n)
+    assert high - low == pytest.approx(2 * half)
+
+
+@pytest.mark.parametrize("name", ["pslinucb-disjoint", "lints"])
+def test_the_same_configuration_earns_what_was_earned(engine, clock, name):
+    config = wire.SpaceConfig(policy=name, context=wire.Features(size=2), explore=0.2)
+    uniform(engine, clock, 300, lambda arm, x, rng: float(rng.random() < 0.5), config)
+    found = whatif.run(data_of(engine), "log", config, lambda share: None)
+    assert found["whatif"]["rate"] == pytest.approx(found["logged"]["rate"], abs=1e-12)
+    assert found["effective"] == pytest.approx(300)
+    assert found["relative"]["value"] == pytest.approx(0, abs=1e-12)
+    assert bool(found["warnings"]) == (name == "lints")
+
+
+def test_what_if_says_what_it_cannot_know(engine, clock):
+    quiet = wire.SpaceConfig(context=wire.Features(size=2))
+    uniform(engine, clock, 120, lambda arm, x, rng: 1.0, quiet)
+    found = whatif.run(data_of(engine), "log", quiet, lambda share: None)
+    assert "never explores" in found["warnings"][0]
+    wider = wire.SpaceConfig(context=wire.Features(size=3))
+    found = whatif.run(data_of(engine), "log", wider, lambda share: None)
+    assert found["skipped"] == 120
+    assert found["whatif"]["rate"] is None
+    assert "nothing to replay" in found["warnings"][0]
+    with pytest.raises(NotFoundError, match="space must be one that exists"):
+        whatif.run(data_of(engine), "none", quiet, lambda share: None)
+
+
+def test_the_form_asks_for_a_what_if(engine, clock, service, ask):
+    engine.create("news", CONFIG)
+    fill(engine, clock, "news", 200)
+    asked = []
+
+    async def begin(name, config):
+        asked.append((name, config))
+        return "j"
+
+    jobs = {"j": SimpleNamespace(state="running", progress=0.25, result=None, error=None)}
+    service.whatif, service.job = begin, jobs.get
+    form = {"policy": "swlinucb", "p.window": "50", "p.alpha": "", "explore": "0.5"}
+    running = ask("/page/spaces/news/whatif", "POST", data=form)
+    assert running.status_code == 200
+    assert 'value="0.25"' in running.text
+    ((name, config),) = asked
+    assert (name, config.policy, config.params, config.explore) == (
+        "news", "swlinucb", {"window": 50}, 0.5,
+    )  # fmt: skip
+    assert config.context == CONFIG.context
+
+    result = whatif.run(data_of(engine), name, config, lambda share: None)
+    jobs["j"] = SimpleNamespace(state="done", progress=1.0, result=result, error=None)
+    done = ask("/page/spaces/news/whatif/j").text
+    assert "what-if: swlinucb (window = 50, explore = 0.5)" in done
+    curves = ask("/page/spaces/news/whatif/j/series").json()
+    assert curves["logged"] == result["logged"]["curve"]
+    jobs["j"] = SimpleNamespace(state="failed", progress=0.5, result=None, error="<b>no</b>")
+    assert "&lt;b&gt;no&lt;/b&gt;" in ask("/page/spaces/news/whatif/j").text
+    assert "no longer known" in ask("/page/spaces/news/whatif/gone").text
+    assert ask("/page/spaces/news/whatif/gone/series").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("form", "word"),
+    [
+        ({"policy": "none"}, "policy"),
+        ({"policy": "swlinucb"}, "window"),
+        ({"policy": "linucb-disjoint", "p.alpha": "-1"}, "alpha"),
+        ({"policy": "linucb-disjoint", "p.nonsense": "<b>"}, "nonsense"),
+        ({"explore": "2"}, "explore"),
+        ({"explore": "<i>"}, "explore"),
+    ],
+)
+def test_a_form_that_is_wrong_is_told_so(engine, ask, form, word):
+    engine.create("news", CONFIG)
+    found = ask("/page/spaces/news/whatif", "POST", data=form)
+    assert found.status_code == 422
+    assert word in found.text
+    assert "<b>" not in found.text
+
+
+def test_params_of_another_policy(engine, ask):
+    engine.create("news", CONFIG)
+    text = ask("/page/spaces/news/params?policy=swlinucb").text
+    assert 'name="p.window"' in text
+    assert "required" in text
+    assert "n_features" not in text

@@ -1,0 +1,133 @@
+"""What an earlier Whim wrote is continued with the same bits, and its API is the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests import stored_service
+from tests.stored_service import COPIES, EXPECTED
+from whim.serve import wire
+from whim.serve.app import make
+from whim.serve.http.keys import Keys
+from whim.serve.http.service import Service
+from whim.serve.jobs.export import export
+from whim.serve.jobs.whatif import run
+from whim.serve.settings import load
+from whim.serve.state.engine import Engine
+
+OPENAPI = EXPECTED.with_name("openapi.json")
+expected = json.loads(EXPECTED.read_text())
+same_machine = pytest.mark.skipif(
+    platform.machine() != expected["made"], reason="bits are those of one type of machine"
+)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    return stored_service.unpacked(tmp_path)
+
+
+def state(engine: Engine) -> dict[str, Any]:
+    return {
+        name: {
+            "digest": space.state.digest(),
+            "info": msgspec.to_builtins(engine.info(name)),
+            "stats": space.state.stats.summary(),
+            "changes": engine.changes(name, 0)[-5:],
+        }
+        for name, space in sorted(engine.spaces.items())
+    }
+
+
+def as_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+@same_machine
+@pytest.mark.parametrize("copy", COPIES)
+def test_it_is_opened_and_goes_on_with_the_same_bits(stored: Path, copy: str) -> None:
+    found = as_json(stored_service.recorded(stored / copy, Engine, wire, state))
+    for part in ("before", "answers", "after"):
+        assert found[part] == expected[copy][part], part
+
+
+@same_machine
+@pytest.mark.parametrize("copy", COPIES)
+def test_it_is_the_same_without_its_snapshots(stored: Path, copy: str) -> None:
+    for path in (stored / copy).glob("snapshots.db*"):
+        path.unlink()
+    engine = Engine(stored / copy)
+    try:
+        assert as_json(state(engine)) == expected[copy]["before"]
+    finally:
+        engine.close()
+
+
+@same_machine
+def test_exports_and_what_ifs_are_the_same(stored: Path, tmp_path: Path) -> None:
+    found = stored_service.outside(stored / "closed", tmp_path, wire, export, run)
+    assert as_json(found) == expected["outside"]
+
+
+def test_its_keys_are_in_force(stored: Path) -> None:
+    key = Keys(stored / "closed" / "keys.json").check(expected["token"])
+    assert key is not None
+    assert (key.name, key.scopes) == ("reader", ["read"])
+
+
+def test_a_service_serves_it(stored: Path) -> None:
+    """Webhook cursors, an unfinished rebuild and all: through the whole service."""
+
+    async def live() -> int:
+        service = Service(load(None, data=stored / "closed"))
+        await service.start()
+        await service.opened.wait()
+        assert service.problem is None
+        for _ in range(600):
+            if service.engine.info("drawn").version == 2:
+                break
+            await asyncio.sleep(0.1)
+        version = service.engine.info("drawn").version
+        await service.close()
+        return version
+
+    assert asyncio.run(live()) == 2
+
+
+def without_words(value: Any) -> Any:
+    """A document without its descriptions and summaries."""
+    if isinstance(value, dict):
+        return {
+            name: without_words(part)
+            for name, part in value.items()
+            if not (isinstance(part, str) and name in ("description", "summary"))
+        }
+    return [without_words(part) for part in value] if isinstance(value, list) else value
+
+
+def test_the_openapi_document_is_the_same_but_for_descriptions(tmp_path: Path) -> None:
+    async def made() -> bytes:
+        service = Service(load(None, data=tmp_path / "data", demo=False))
+        make(service)
+        return service.document
+
+    found = without_words(json.loads(asyncio.run(made())))
+    before = json.loads(OPENAPI.read_text())
+    for document in (found, before):
+        del document["info"]["version"]
+    assert found == before
+
+
+def test_paths_that_the_documentation_named_still_lead_there() -> None:
+    from whim.serve import encode, webhooks
+    from whim.serve.jobs.webhooks import signature
+    from whim.serve.state.encode import Encoder
+
+    assert (encode.Encoder, webhooks.signature) == (Encoder, signature)
