@@ -25,14 +25,15 @@ import numba
 from numba.core import event
 
 __all__ = [
-    "FastCall", "bind", "cache_folder", "inline", "jit", "jit_live", "jit_nonrt", "source_digest",
-    "splice",
+    "FastCall", "bind", "cache_folder", "inline", "jit", "jit_live", "jit_nonrt", "part",
+    "source_digest", "splice",
 ]  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _HERE = Path(__file__).parent
 _NRT = "_nrt"  # numba's option for counting references
+_UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _PATIENCE = 2.0  # seconds of compiling before a word about it
 _log = logging.getLogger("whim.kernels")
 
@@ -167,14 +168,20 @@ def jit_live(function: Function) -> Function:
     return _compiled(function, inline="never", nogil=False, **_uncounted(function))
 
 
-def inline(function: Function) -> Function:
-    """A part of kernels, which the compiler puts into each of them; not called from Python.
+def part(function: Function) -> Function:
+    """A part of kernels, not called from Python; it is compiled once for all of a process.
 
-    It is compiled once for all kernels of a process and has no wrapper, the dearest part of a
-    short function with many arrays. numba's own inlining takes ten times as long.
+    It has no wrapper, the dearest part of a short function with many arrays.
     """
-    wrapped = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return _compiled(function, inline="never", cache=False, **wrapped)
+    return _compiled(function, inline="never", cache=False, **_UNWRAPPED)
+
+
+def inline(function: Function) -> Function:
+    """As ``part``, and the compiler must put it into each caller: for a few lines of arithmetic.
+
+    LLVM does so, late: numba's own inlining takes ten times as long.
+    """
+    return _compiled(function, inline="never", forceinline=True, cache=False, **_UNWRAPPED)
 
 
 def splice(function: Callable[..., Any]) -> Any:

@@ -16,7 +16,7 @@ from whim.kernels.detection import score_test
 from whim.kernels.detection.null_distribution import Clicks, clicked, tempered
 from whim.kernels.detection.score_test import ScoreTest
 from whim.kernels.detection.windows import COUNT, Windows, advance, newest
-from whim.kernels.jit import inline
+from whim.kernels.jit import part
 from whim.kernels.linalg import udu
 from whim.types import F64
 
@@ -45,7 +45,7 @@ class Contrast(NamedTuple):
     totals: F64
 
 
-@inline
+@part
 def _contrast(t: ScoreTest, g: Contrast) -> tuple[float, int]:
     """T and its degrees of freedom from the arm's sums and the model of all plays in ``t.model``.
 
@@ -87,7 +87,7 @@ def _contrast(t: ScoreTest, g: Contrast) -> tuple[float, int]:
     return -loss, rank
 
 
-@inline
+@part
 def _own_rank(t: ScoreTest, g: Contrast) -> int:
     """Rank of the arm's plays; ``room`` is left with their fit."""
     d = g.side.shape[0]
@@ -97,7 +97,7 @@ def _own_rank(t: ScoreTest, g: Contrast) -> int:
     return score_test.fit(d, t.room)[1]
 
 
-@inline
+@part
 def _small(t: ScoreTest, g: Contrast, w: Windows, slot: int, n: int, least: float) -> bool:
     """Whether the residuals are too small for a value of ``least``: T <= Σ e² / (1 - Σ h)."""
     d, squares, lever = g.side.shape[0], 0.0, 0.0
@@ -115,7 +115,7 @@ def _small(t: ScoreTest, g: Contrast, w: Windows, slot: int, n: int, least: floa
     return smaller
 
 
-@inline
+@part
 def _value(
     t: ScoreTest, g: Contrast, w: Windows, slot: int, n: int, least: float, gain: float, k: int
 ) -> tuple[float, float]:
@@ -140,7 +140,7 @@ def _value(
     return value, noise
 
 
-@inline
+@part
 def _since(t: ScoreTest, g: Contrast, w: Windows, slot: int, noise: float) -> int:
     """How many of the arm's newest plays are of its own θ, most likely; see ``score_test``."""
     g.sums[:] = 0.0
@@ -155,7 +155,7 @@ def _since(t: ScoreTest, g: Contrast, w: Windows, slot: int, noise: float) -> in
     return kept
 
 
-@inline
+@part
 def count_noise(t: ScoreTest, g: Contrast, models: Windows, row: int) -> None:
     """What is known of the noise: now, and before the last arm left."""
     d, past, counts = g.side.shape[0], g.past[row], models.table[row]
@@ -167,7 +167,7 @@ def count_noise(t: ScoreTest, g: Contrast, models: Windows, row: int) -> None:
     g.totals[BINARY] = past[BINARY] + counts[score_test.BINARY]
 
 
-@inline
+@part
 def _learn_apart(t: ScoreTest, g: Contrast, models: Windows, row: int, record: F64) -> None:
     """The group's model as it would be with one more play, in ``t.model`` and ``totals``."""
     d: int = g.side.shape[0]
@@ -187,7 +187,7 @@ def _learn_apart(t: ScoreTest, g: Contrast, models: Windows, row: int, record: F
         totals[BINARY] += 1.0
 
 
-@inline
+@part
 def differs(
     t: ScoreTest, g: Contrast, models: Windows, own: Windows, row: int, slot: int, plays: int,
     record: F64,
@@ -223,7 +223,7 @@ def differs(
     return kept if kept >= _FEWEST else 0
 
 
-@inline
+@part
 def _worst(t: ScoreTest, w: Windows, row: int, n: int, d: int) -> float:
     """The slot of the arm whose residuals are the largest of a group's newest n plays."""
     start, first = newest(w, row, n)
@@ -243,7 +243,7 @@ def _worst(t: ScoreTest, w: Windows, row: int, n: int, d: int) -> float:
     return worst
 
 
-@inline
+@part
 def _broad(
     t: ScoreTest, g: Contrast, w: Windows, row: int, n: int, value: float, bound: F64
 ) -> bool:
@@ -273,7 +273,7 @@ def _broad(
     return broad
 
 
-@inline
+@part
 def turned(t: ScoreTest, g: Contrast, w: Windows, row: int) -> int:
     """How many of a group's newest plays are of a new θ; 0 for none."""
     plays, d = w.table[row, score_test.PLAYS], g.side.shape[0]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whim.kernels.jit import inline
+from whim.kernels.jit import part
 from whim.kernels.status import CHANGED, NO_CHANGE
 from whim.types import F64
 
@@ -32,7 +32,7 @@ class CusumTest(NamedTuple):
     report: F64
 
 
-@inline
+@part
 def test(t: CusumTest, row: int, residual: float) -> int:
     """Whether the residual of one more play is one too many."""
     sums = t.sums[row]

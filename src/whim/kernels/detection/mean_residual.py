@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from whim.kernels.detection import windows
 from whim.kernels.detection.windows import COUNT
-from whim.kernels.jit import bind, inline
+from whim.kernels.jit import bind, part
 from whim.kernels.status import CHANGED, GROW, NO_CHANGE, TEST
 from whim.types import F64
 
@@ -100,4 +100,4 @@ def compose(name: str, **model: Callable[..., Any]) -> dict[str, Any]:
     M_pre, and ``restart(state, slot)``, which makes M_cum anew from the window.
     """
     name = f"mean_residual_{name}"
-    return {part.__name__: inline(bind(part, name, **model)) for part in (learn, finish)}
+    return {f.__name__: part(bind(f, name, **model)) for f in (learn, finish)}

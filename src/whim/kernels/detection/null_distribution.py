@@ -10,7 +10,7 @@ import math
 from typing import NamedTuple
 
 from whim.kernels.detection.windows import Windows, advance
-from whim.kernels.jit import inline
+from whim.kernels.jit import part
 from whim.types import F64
 
 __all__ = ["Clicks", "clicked", "tempered"]
@@ -19,7 +19,7 @@ _STEP = 1.0  # fitted: what rare clicks, which come in steps, fall short by
 _WIDER = 0.8  # fitted: how much of the widening counts
 
 
-@inline
+@part
 def tempered(statistic: float, k: int, free: float) -> float:
     """A χ² value for a ratio whose noise was estimated from ``free`` residuals (Bartlett)."""
     return (free + 0.5 * k - 1.0) * math.log1p(statistic / free)
@@ -42,7 +42,7 @@ class Clicks(NamedTuple):
     room: F64
 
 
-@inline
+@part
 def clicked(plays: Clicks, d: int, k: int, free: float) -> float:
     """The χ² value where rewards are clicks."""
     even = 4.0 * plays.rate * (1.0 - plays.rate)
@@ -54,7 +54,7 @@ def clicked(plays: Clicks, d: int, k: int, free: float) -> float:
     return tempered(value, k, free * min(1.0, 0.5 * even / max(1.0 - even, 1e-9)))
 
 
-@inline
+@part
 def _clicks(plays: Clicks, d: int) -> float:
     """What clicks have in place of ``gain / noise``, by the saddlepoint approximation.
 
@@ -109,7 +109,7 @@ def _clicks(plays: Clicks, d: int) -> float:
     return surprise + inner + _WIDER * _widened(d, pivots, room)
 
 
-@inline
+@part
 def _along(x: F64, beta: F64) -> float:
     a = 0.0
     for j in range(beta.shape[0]):
@@ -117,7 +117,7 @@ def _along(x: F64, beta: F64) -> float:
     return a
 
 
-@inline
+@part
 def _tilt(plays: Clicks, squares: float, largest: float, beta: F64) -> float:
     """The root of K'(t) = gain, or 40 / largest if that is less, by Newton's rule for ln K'."""
     w, gain, noise, rate = plays.windows, plays.gain, plays.noise, plays.rate
@@ -147,7 +147,7 @@ def _tilt(plays: Clicks, squares: float, largest: float, beta: F64) -> float:
     return t
 
 
-@inline
+@part
 def _widened(d: int, pivots: F64, room: F64) -> float:
     """Logarithm of det of the matrix in ``room``, over that of the one with these ``pivots``."""
     log = 0.0

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from whim.kernels.jit import inline, jit
+from whim.kernels.jit import jit, part
 from whim.types import F64, I64
 
 __all__ = [
@@ -43,7 +43,7 @@ class Revisit(NamedTuple):
     tally: F64
 
 
-@inline
+@part
 def fading(v: Revisit, alpha: float) -> float:
     """log(1 - h); 0 for no revisits: no change was detected yet, or α leaves no width."""
     h = v.rate
@@ -52,7 +52,7 @@ def fading(v: Revisit, alpha: float) -> float:
     return math.log1p(-h) if alpha > 0.0 and h > 0.0 else 0.0
 
 
-@inline
+@part
 def chance(v: Revisit, row: int, step: int, fade: float) -> float:
     """q: the probability that an arm is another than its model, after ``step`` steps."""
     seen = v.chances[row, _SEEN]
@@ -70,7 +70,7 @@ def all_chances(v: Revisit, alpha: float, step: int, slots: I64, out: F64) -> No
         out[c] = chance(v, slots[c], step, fade)
 
 
-@inline
+@part
 def mix(out: F64, q: float, mean: float, square: float, alpha: float) -> None:
     """One candidate's score, mean and width with a share q of a new arm's mean and square."""
     out[1] += q * (mean - out[1])
@@ -78,7 +78,7 @@ def mix(out: F64, q: float, mean: float, square: float, alpha: float) -> None:
     out[0] = out[1] + out[2]
 
 
-@inline
+@part
 def weigh(
     v: Revisit, row: int, step: int, r: float, own: tuple[float, float],
     new: tuple[float, float], alpha: float,
@@ -102,7 +102,7 @@ def weigh(
     return odds / (1.0 + odds), noise
 
 
-@inline
+@part
 def note(v: Revisit, row: int, step: int, q: float, noise: float) -> None:
     """Keep what ``weigh`` found once the play is learnt."""
     if v.chances[row, _SEEN] > 0.0:
@@ -113,7 +113,7 @@ def note(v: Revisit, row: int, step: int, q: float, noise: float) -> None:
     v.tally[_PLAYS] = min(v.tally[_PLAYS] + 1.0, _MEMORY)
 
 
-@inline
+@part
 def note_change(v: Revisit, row: int) -> None:
     """A change was detected: the restarted arm is what its model says."""
     if v.rate >= 0.0:

@@ -22,7 +22,7 @@ import numpy as np
 from whim.kernels.detection import revisit, windows
 from whim.kernels.detection.null_distribution import Clicks, clicked, tempered
 from whim.kernels.detection.windows import COUNT, Windows, advance, newest
-from whim.kernels.jit import bind, inline
+from whim.kernels.jit import bind, part
 from whim.kernels.linalg import udu
 from whim.kernels.status import CHANGED, GROW, NO_CHANGE, TEST
 from whim.types import F64
@@ -75,7 +75,7 @@ def room_size(d: int) -> int:
 # -- residuals ----------------------------------------------------------------------------------
 
 
-@inline
+@part
 def residual(flat: F64, x: F64, r: float, rank: int, w: F64) -> float:
     """Teach a flat model, of ``rank`` directions, one play; its squared residual, or FRESH."""
     d = x.shape[0]
@@ -102,7 +102,7 @@ def residual(flat: F64, x: F64, r: float, rank: int, w: F64) -> float:
     return FRESH if new else e * e / a
 
 
-@inline
+@part
 def learn_residual(t: ScoreTest, w: Windows, row: int, record: F64) -> None:
     """Teach the arm's flat model one record, which gets its residual, and count it."""
     p = t.bounds.shape[1] - 1
@@ -119,7 +119,7 @@ def learn_residual(t: ScoreTest, w: Windows, row: int, record: F64) -> None:
     flat[at + 1] += r * r
 
 
-@inline
+@part
 def refit(t: ScoreTest, w: Windows, row: int) -> None:
     """The flat model and the counts anew from the plays in the window."""
     flat = t.flat[row]
@@ -136,7 +136,7 @@ def refit(t: ScoreTest, w: Windows, row: int) -> None:
 # -- one length ---------------------------------------------------------------------------------
 
 
-@inline
+@part
 def gather(w: Windows, chunk: int, place: int, count: int, flat: F64, d: int, room: F64) -> None:
     """Add ``count`` records to Σ x xᵀ packed by rows, Σ x e and Σ e² in ``room``'s second half.
 
@@ -160,7 +160,7 @@ def gather(w: Windows, chunk: int, place: int, count: int, flat: F64, d: int, ro
         chunk, place = advance(w, chunk, place)
 
 
-@inline
+@part
 def fit(d: int, room: F64) -> tuple[float, int]:
     """Least squares of what was gathered: loss and rank.
 
@@ -200,7 +200,7 @@ def fit(d: int, room: F64) -> tuple[float, int]:
     return loss, rank
 
 
-@inline
+@part
 def squared_residuals(w: Windows, row: int, n: int, d: int) -> tuple[float, int]:
     """Their sum over the newest n plays, and how many of these have none."""
     squares, fresh = 0.0, 0
@@ -215,13 +215,13 @@ def squared_residuals(w: Windows, row: int, n: int, d: int) -> tuple[float, int]
     return squares, fresh
 
 
-@inline
+@part
 def too_small(squares: float, free: int, total: float, least: float) -> bool:
     """Whether residuals are too small for a value of ``least``: they need not be fitted."""
     return free * squares < least * (total - squares)
 
 
-@inline
+@part
 def examine(
     t: ScoreTest, w: Windows, row: int, n: int, gathered: int, least: float
 ) -> tuple[float, int, int]:
@@ -261,7 +261,7 @@ def examine(
     return value, k, n
 
 
-@inline
+@part
 def began(t: ScoreTest, w: Windows, row: int, noise: float) -> int:
     """How many of the newest plays are of the new regime, most likely: the largest T.
 
@@ -287,7 +287,7 @@ def began(t: ScoreTest, w: Windows, row: int, noise: float) -> int:
 # -- all lengths --------------------------------------------------------------------------------
 
 
-@inline
+@part
 def due(t: ScoreTest, w: Windows, row: int) -> bool:
     """Whether ``changed`` may find something after this play; each length n has n/4 plays' rest."""
     plays = w.table[row, PLAYS]
@@ -301,7 +301,7 @@ def due(t: ScoreTest, w: Windows, row: int) -> bool:
     return not too_small(squares, w.table[row, FREE], total, t.bounds[0, 1])
 
 
-@inline
+@part
 def changed(t: ScoreTest, w: Windows, row: int) -> int:
     """How many of the newest plays are of a new regime, 0 if nothing has changed.
 
@@ -395,5 +395,5 @@ def compose(name: str, **model: Callable[..., Any]) -> dict[str, Any]:
     ``theta(state, slot, out)``.
     """
     name = f"score_test_{name}"
-    model["keep_newest"] = inline(bind(keep_newest, name, **model))
-    return {part.__name__: inline(bind(part, name, **model)) for part in (learn, finish)}
+    model["keep_newest"] = part(bind(keep_newest, name, **model))
+    return {f.__name__: part(bind(f, name, **model)) for f in (learn, finish)}

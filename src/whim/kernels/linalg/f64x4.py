@@ -22,7 +22,7 @@ from numba import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
-__all__ = ["F64x4", "joined", "load", "splat", "store", "total"]
+__all__ = ["F64x4", "joined", "load", "part", "splat", "store", "total", "transposed"]
 
 _FOUR = ir.VectorType(ir.DoubleType(), 4)
 _SINGLE = ir.VectorType(ir.FloatType(), 4)
@@ -124,6 +124,35 @@ def _joined(typing, a, b, c, d):
     return F64x4(1)(*[types.float64] * 4), generate
 
 
+def _transposed(typing, a, b, c, d):
+    """Four values as the columns of four: part q is number q of each."""
+
+    def generate(context, builder, signature, arguments):
+        one, two, three, four = (_parts(builder, argument)[0] for argument in arguments)
+
+        def mixed(x, y, *lanes):
+            order = ir.Constant(ir.VectorType(ir.IntType(32), 4), lanes)
+            return builder.shuffle_vector(x, y, order)
+
+        low, high = mixed(one, two, 0, 4, 2, 6), mixed(three, four, 0, 4, 2, 6)
+        odd, even = mixed(one, two, 1, 5, 3, 7), mixed(three, four, 1, 5, 3, 7)
+        return _packed(builder, [
+            mixed(low, high, 0, 1, 4, 5), mixed(odd, even, 0, 1, 4, 5),
+            mixed(low, high, 2, 3, 6, 7), mixed(odd, even, 2, 3, 6, 7),
+        ])  # fmt: skip
+
+    return F64x4(4)(a, b, c, d), generate
+
+
+def _part(typing, value, q):
+    """Vector q of a value."""
+
+    def generate(context, builder, signature, arguments):
+        return _packed(builder, [builder.extract_value(arguments[0], q.literal_value)])
+
+    return F64x4(1)(value, q), generate
+
+
 def _total(typing, value):
     """``(v0 + v2) + (v1 + v3)`` of one vector."""
 
@@ -149,8 +178,9 @@ def _define(operation, name):
 def _compiled() -> tuple[Any, ...]:
     for operation, name in _OPERATORS:
         _define(operation, name)
-    load, splat = intrinsic(prefer_literal=True)(_load), intrinsic(prefer_literal=True)(_splat)
-    return load, splat, intrinsic(_store), intrinsic(_joined), intrinsic(_total)
+    literal = intrinsic(prefer_literal=True)
+    plain = (intrinsic(f) for f in (_store, _joined, _transposed, _total))
+    return literal(_load), literal(_splat), literal(_part), *plain
 
 
 def _interpreted() -> tuple[Any, ...]:
@@ -169,8 +199,15 @@ def _interpreted() -> tuple[Any, ...]:
     def total(value):
         return float((value[0] + value[2]) + (value[1] + value[3]))
 
-    return load, splat, store, joined, total
+    def transposed(a, b, c, d):
+        return np.stack([a, b, c, d], axis=1).ravel()
+
+    def part(value, q):
+        return value[4 * q : 4 * q + 4]
+
+    return load, splat, part, store, joined, transposed, total
 
 
 _config: Any = numba.config
-load, splat, store, joined, total = _interpreted() if _config.DISABLE_JIT else _compiled()
+_made = _interpreted() if _config.DISABLE_JIT else _compiled()
+load, splat, part, store, joined, transposed, total = _made

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from whim.kernels.jit import bind, inline
-from whim.kernels.linalg.f64x4 import joined, load, splat, store
+from whim.kernels.linalg.f64x4 import joined, load, part, splat, store, transposed
 from whim.types import F64
 
 __all__ = ["columns", "columns_for", "cross_sums", "kron", "pack4", "quads", "solve", "squares"]
@@ -36,9 +36,19 @@ def pack4(table: F64, n: Any, c: Any, matrix: F64, rows: Any, count: Any) -> Non
     """Columns c to c + 3 of ``table`` become the first numbers of four rows of ``matrix``."""
     at, n = np.uint64(c), np.uint64(n)
     one, two, three, four = matrix[rows[0]], matrix[rows[1]], matrix[rows[2]], matrix[rows[3]]
-    for p in range(np.uint64(count)):
+    count, p = np.uint64(count), _0
+    while p + _4 <= count:
+        turned = transposed(load(one, p, 1), load(two, p, 1), load(three, p, 1), load(four, p, 1))
+        store(table, at, part(turned, 0))
+        store(table, at + n, part(turned, 1))
+        store(table, at + _2 * n, part(turned, 2))
+        store(table, at + _3 * n, part(turned, 3))
+        at += _4 * n
+        p += _4
+    while p < count:
         store(table, at, joined(one[p], two[p], three[p], four[p]))
         at += n
+        p += _1
 
 
 def _sum(start: Any, weights: F64, at: Any, table: F64, place: Any, n: Any, count: Any) -> Any:

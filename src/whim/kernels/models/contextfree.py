@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whim.kernels.jit import inline, jit
+from whim.kernels.jit import jit, part
 from whim.kernels.loops import Kernels
 from whim.kernels.status import GROW, NO_CHANGE
 from whim.types import F64, I64
@@ -37,7 +37,7 @@ _LARGEST = np.finfo(np.float64).max
 # -- what the indices share ---------------------------------------------------------------------
 
 
-@inline
+@part
 def _bound(c: int, mean: float, plays: float, level: float, scale: float, out: F64) -> None:
     width = scale * np.sqrt(level / plays) if plays > 0.0 else np.inf
     out[c, 0] = mean + width
@@ -45,7 +45,7 @@ def _bound(c: int, mean: float, plays: float, level: float, scale: float, out: F
     out[c, 2] = width
 
 
-@inline
+@part
 def bounds(slots: I64, stats: F64, level: float, scale: float, out: F64) -> int:
     """Score, mean and width of each candidate into ``out``; the best one's place."""
     best = 0
@@ -58,7 +58,7 @@ def bounds(slots: I64, stats: F64, level: float, scale: float, out: F64) -> int:
     return best
 
 
-@inline
+@part
 def force(place: int, n: int, out: F64) -> None:
     """Make one candidate the best: +inf for it, and finite scores for the others."""
     for c in range(n):
@@ -66,7 +66,7 @@ def force(place: int, n: int, out: F64) -> None:
     out[place, 0] = np.inf
 
 
-@inline
+@part
 def count(stats: F64, slot: int, r: float) -> None:
     """One more play."""
     stats[slot, PLAYS] += 1.0
@@ -82,7 +82,7 @@ class RandomState(NamedTuple):
     stats: F64
 
 
-@inline
+@part
 def _score_random(
     state: RandomState, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> int:
@@ -97,7 +97,7 @@ def _score_random(
     return best
 
 
-@inline
+@part
 def _learn_nothing(state: RandomState, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     return NO_CHANGE
 
@@ -116,7 +116,7 @@ class UCBState(NamedTuple):
     alpha: float
 
 
-@inline
+@part
 def _score_ucb(
     state: UCBState, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> int:
@@ -124,7 +124,7 @@ def _score_ucb(
     return bounds(slots, state.stats, level, state.alpha, out)
 
 
-@inline
+@part
 def _learn_ucb(state: UCBState, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     count(state.stats, slot, r)
     return NO_CHANGE
@@ -146,7 +146,7 @@ class DiscountedState(NamedTuple):
     bound: float
 
 
-@inline
+@part
 def _score_discounted(
     state: DiscountedState, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> int:
@@ -168,7 +168,7 @@ def _score_discounted(
     return best
 
 
-@inline
+@part
 def _learn_discounted(
     state: DiscountedState, step: int, slot: int, x: F64, z: F64, r: float
 ) -> int:
@@ -212,7 +212,7 @@ class SlidingState(NamedTuple):
     clock: I64
 
 
-@inline
+@part
 def _score_sliding(
     state: SlidingState, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> int:
@@ -220,7 +220,7 @@ def _score_sliding(
     return bounds(slots, state.stats, level, state.bound, out)
 
 
-@inline
+@part
 def _sum_ring(state: SlidingState) -> None:
     """Recompute every arm's sum from the ring, oldest play first."""
     stats, clock = state.stats, state.clock
@@ -232,7 +232,7 @@ def _sum_ring(state: SlidingState) -> None:
             stats[state.ring[at], SUM] += state.values[at]
 
 
-@inline
+@part
 def _learn_sliding(state: SlidingState, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     """One play enters the ring and the oldest leaves it; GROW where the ring is too short."""
     stats, clock, ring, window = state.stats, state.clock, state.ring, state.window

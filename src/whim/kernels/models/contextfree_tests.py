@@ -11,7 +11,7 @@ import numpy as np
 
 from whim.kernels.detection import windows
 from whim.kernels.detection.windows import Windows
-from whim.kernels.jit import inline, jit
+from whim.kernels.jit import jit, part
 from whim.kernels.loops import Kernels
 from whim.kernels.models.contextfree import PLAYS, SUM, bounds, count, force
 from whim.kernels.status import CHANGED, GROW, NO_CHANGE, TEST
@@ -52,7 +52,7 @@ class MonitoredState(NamedTuple):
     report: F64
 
 
-@inline
+@part
 def turn_of(live: I64, elapsed: int, gamma: float) -> int:
     """The slot whose turn it is ``elapsed`` steps after a restart, or -1.
 
@@ -73,7 +73,7 @@ def round_robin(live: I64, elapsed: int, gamma: float) -> int:
     return turn_of(live, elapsed, gamma)
 
 
-@inline
+@part
 def _score_monitored(
     state: MonitoredState, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> int:
@@ -88,7 +88,7 @@ def _score_monitored(
     return best
 
 
-@inline
+@part
 def _sum_halves(state: MonitoredState, slot: int) -> None:
     """Recompute both sums, so that a million additions and subtractions leave no trace."""
     w, stats = state.windows, state.stats
@@ -100,7 +100,7 @@ def _sum_halves(state: MonitoredState, slot: int) -> None:
         chunk, place = windows.advance(w, chunk, place)
 
 
-@inline
+@part
 def _learn_monitored(state: MonitoredState, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     """One play; compare the halves of the arm's full window."""
     w, stats, table = state.windows, state.stats, state.windows.table
@@ -140,7 +140,7 @@ def _learn_monitored(state: MonitoredState, step: int, slot: int, x: F64, z: F64
     return NO_CHANGE
 
 
-@inline
+@part
 def _restart_all(state: MonitoredState, step: int, slot: int) -> int:
     """Forget every arm and empty every window."""
     state.report[1] = state.stats[slot, SUM] / state.stats[slot, PLAYS]
@@ -170,7 +170,7 @@ class CusumState(NamedTuple):
     report: F64
 
 
-@inline
+@part
 def _score_cusum(
     state: CusumState, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> int:
@@ -183,7 +183,7 @@ def _score_cusum(
     return best
 
 
-@inline
+@part
 def _learn_cusum(state: CusumState, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     """Past the warm-up run the test; on a change reset the arm."""
     stats = state.stats

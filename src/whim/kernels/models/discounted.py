@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whim.kernels.jit import inline, jit
+from whim.kernels.jit import jit, part
 from whim.kernels.linalg import ldl, udu
 from whim.kernels.loops import Kernels
 from whim.kernels.models.uniform import Pairs, feature, row_of
@@ -58,13 +58,13 @@ def empty_row(p: int) -> F64:
     return np.zeros(udu.packed_size(p + 1) + udu.packed_size(p))
 
 
-@inline
+@part
 def _faded(state: State, row: int, step: int) -> float:
     weight: float = state.gamma ** float(step - state.touched[row])
     return weight
 
 
-@inline
+@part
 def learn(state: State, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     """Update number ``step + 1``."""
     pairs, sums = state.pairs, state.sums
@@ -88,7 +88,7 @@ def learn(state: State, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     return NO_CHANGE
 
 
-@inline
+@part
 def _factor(state: State, row: int, fade: float) -> None:
     """Factors of the row's ``V = fade · sum + ridge · I``, bordered by b, into ``V``."""
     V, v = state.V, state.work[1]
@@ -103,7 +103,7 @@ def _factor(state: State, row: int, fade: float) -> None:
         ldl.add(V, 0, q, j, state.ridge, v)
 
 
-@inline
+@part
 def _bound(state: State, row: int, fade: float) -> tuple[float, float]:
     """Mean and ``√(φᵀ V⁻¹ Ṽ V⁻¹ φ)`` of the pair in hand, from the one solution u = V⁻¹ φ."""
     phi, V = state.pairs.phi, state.V
@@ -116,7 +116,7 @@ def _bound(state: State, row: int, fade: float) -> tuple[float, float]:
     return mean, np.sqrt(spread)
 
 
-@inline
+@part
 def _radius(state: State, step: int) -> float:
     b, p = state.radius, state.pairs.phi.shape[0]
     if not np.isnan(b.alpha):
@@ -132,7 +132,7 @@ def _radius(state: State, step: int) -> float:
     return beta
 
 
-@inline
+@part
 def score(state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64) -> int:
     """Bounds after ``step`` updates; a model that all arms share is factored once."""
     best, ready, fade = 0, -1, 1.0

@@ -16,7 +16,7 @@ from whim.kernels.detection.mean_residual import MeanResidual
 from whim.kernels.detection.revisit import Revisit
 from whim.kernels.detection.score_test import ScoreTest
 from whim.kernels.detection.windows import COUNT, HEAD, HEAD_AT, Windows, advance
-from whim.kernels.jit import inline
+from whim.kernels.jit import part
 from whim.kernels.linalg import packed, udu
 from whim.kernels.loops import Kernels
 from whim.kernels.status import NO_CHANGE, Turn
@@ -68,7 +68,7 @@ class ScoreTestState(NamedTuple):
 # -- decisions ----------------------------------------------------------------------------------
 
 
-@inline
+@part
 def _four(
     x: F64, cum: F64, a: int, b: int, c: int, e: int
 ) -> tuple[float, float, float, float, float, float, float, float]:
@@ -103,7 +103,7 @@ def _four(
     return mean_0, mean_1, mean_2, mean_3, quad_0, quad_1, quad_2, quad_3
 
 
-@inline
+@part
 def score_rows(m: Ridge, x: F64, rows: I64, out: F64) -> int:
     """Upper confidence bounds of these rows into ``out``: score, mean, width; the best's place."""
     n = rows.shape[0]
@@ -127,13 +127,13 @@ def score_rows(m: Ridge, x: F64, rows: I64, out: F64) -> int:
     return best
 
 
-@inline
+@part
 def score(state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64) -> int:
     """Upper confidence bounds of the candidates; the best one's place."""
     return score_rows(state.model, x, slots, out)
 
 
-@inline
+@part
 def decide(
     state: Any, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> tuple[int, float, float, float]:
@@ -166,7 +166,7 @@ def decide(
     return chosen, best, best_mean, best_width
 
 
-@inline
+@part
 def decide_turn(
     state: Any, turn: Turn, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> tuple[int, float, float, float]:
@@ -182,7 +182,7 @@ def decide_turn(
     return packed.best(x, n, out, m.alpha), 0.0, 0.0, 0.0
 
 
-@inline
+@part
 def sample(state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64) -> int:
     """As ``score`` for Thompson sampling: the score is ``mean + width · noise``.
 
@@ -198,7 +198,7 @@ def sample(state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, 
     return best
 
 
-@inline
+@part
 def _length(x: F64) -> float:
     square = 0.0
     for j in range(x.shape[0]):
@@ -206,7 +206,7 @@ def _length(x: F64) -> float:
     return square
 
 
-@inline
+@part
 def score_revisiting(
     state: ScoreTestState, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> int:
@@ -227,7 +227,7 @@ def score_revisiting(
     return best
 
 
-@inline
+@part
 def decide_revisiting(
     state: ScoreTestState, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> tuple[int, float, float, float]:
@@ -238,7 +238,7 @@ def decide_revisiting(
     return place, out[place, 0], out[place, 1], out[place, 2]
 
 
-@inline
+@part
 def _decide_turn_revisiting(
     state: ScoreTestState, turn: Turn, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> tuple[int, float, float, float]:
@@ -250,7 +250,7 @@ def _decide_turn_revisiting(
 # -- rewards ------------------------------------------------------------------------------------
 
 
-@inline
+@part
 def show(m: Ridge, row: int) -> None:
     """Bring the copy that decisions read up to date, if it is one."""
     if m.shown.ctypes.data != m.cum.ctypes.data:
@@ -258,7 +258,7 @@ def show(m: Ridge, row: int) -> None:
             m.shown[row, j] = m.cum[row, j]
 
 
-@inline
+@part
 def learn(state: State, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     """One plain ridge update: LinUCB and Thompson sampling."""
     udu.learn(state.model.cum[slot], x, r, state.model.w)
@@ -269,7 +269,7 @@ def learn(state: State, step: int, slot: int, x: F64, z: F64, r: float) -> int:
 # -- what the tests ask of this model; a record is x, then r -------------------------------------
 
 
-@inline
+@part
 def write(state: Any, slot: int, x: F64, z: F64, r: float, record: F64) -> None:
     """What is kept of a play."""
     d = x.shape[0]
@@ -278,7 +278,7 @@ def write(state: Any, slot: int, x: F64, z: F64, r: float, record: F64) -> None:
     record[d] = r
 
 
-@inline
+@part
 def teach(state: Any, slot: int, record: F64) -> None:
     """A play to the model that decides."""
     m, d = state.model, state.model.w.shape[0]
@@ -286,7 +286,7 @@ def teach(state: Any, slot: int, record: F64) -> None:
     show(m, slot)
 
 
-@inline
+@part
 def relearn(state: Any, slot: int) -> None:
     """The model anew from the plays in the window."""
     m, w, d = state.model, state.windows, state.model.w.shape[0]
@@ -299,7 +299,7 @@ def relearn(state: Any, slot: int) -> None:
     show(m, slot)
 
 
-@inline
+@part
 def theta(state: Any, slot: int, out: F64) -> None:
     """The model's coefficients."""
     d = state.model.w.shape[0]
@@ -308,7 +308,7 @@ def theta(state: Any, slot: int, out: F64) -> None:
         out[j] = state.model.cum[slot, at + j]
 
 
-@inline
+@part
 def _gap(state: MeanResidualState, slot: int, sums: F64) -> float:
     d: int = state.model.w.shape[0]
     at = d * (d + 1) // 2
@@ -318,14 +318,14 @@ def _gap(state: MeanResidualState, slot: int, sums: F64) -> float:
     return residual
 
 
-@inline
+@part
 def _leave_to_pre(state: MeanResidualState, slot: int, record: F64) -> None:
     d: int = state.model.w.shape[0]
     r: float = record[d]
     udu.learn(state.test.pre[slot], record[:d], r, state.model.w)
 
 
-@inline
+@part
 def _expected(
     state: ScoreTestState, slot: int, record: F64
 ) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -334,7 +334,7 @@ def _expected(
     return own, (0.0, _length(x) / m.ridge)
 
 
-@inline
+@part
 def _leave(state: ScoreTestState, slot: int, record: F64) -> None:
     pass  # the model keeps what it has learnt
 

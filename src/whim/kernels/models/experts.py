@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whim.kernels.jit import inline, jit
+from whim.kernels.jit import jit, part
 from whim.kernels.linalg import udu
 from whim.kernels.loops import Kernels
 from whim.kernels.models import model_pool
@@ -85,7 +85,7 @@ def audit_row(p: int, ridge: float) -> F64:
     return udu.prior(p, ridge, more=p + 2)
 
 
-@inline
+@part
 def _model_radius(trained: int, p: int, settings: Settings) -> float:
     radius: float = settings.alpha
     if radius < 0.0:
@@ -95,7 +95,7 @@ def _model_radius(trained: int, p: int, settings: Settings) -> float:
     return radius
 
 
-@inline
+@part
 def _audit_radius(audited: int, p: int, settings: Settings) -> float:
     radius: float = settings.kappa * settings.sigma
     if settings.kappa < 0.0:
@@ -106,7 +106,7 @@ def _audit_radius(audited: int, p: int, settings: Settings) -> float:
     return radius
 
 
-@inline
+@part
 def _refit(s: State, row: int, tau: int) -> None:
     """β and the radii for the current θ."""
     p = s.pairs.phi.shape[0]
@@ -121,7 +121,7 @@ def _refit(s: State, row: int, tau: int) -> None:
     audit[beta + p + 1] = _audit_radius(min(s.counts[row, AGE], tau), p, s.settings)
 
 
-@inline
+@part
 def _add(s: State) -> int:
     """Add an expert that has seen nothing; its row."""
     p = s.pairs.phi.shape[0]
@@ -140,7 +140,7 @@ def start(s: State) -> None:
     _add(s)
 
 
-@inline
+@part
 def _badness(s: State, row: int) -> tuple[float, float]:
     """How far |βᵀφ| is over the bound of admission, and its lower confidence bound."""
     phi, audit = s.pairs.phi, s.audit[row]
@@ -155,7 +155,7 @@ def _badness(s: State, row: int) -> tuple[float, float]:
     return bad - (audit_width + model_width + s.settings.delta_l), bad - audit_width
 
 
-@inline
+@part
 def score(s: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64) -> int:
     """Bounds of each candidate under its least bad expert; the best one's place.
 
@@ -188,7 +188,7 @@ def score(s: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: 
     return best
 
 
-@inline
+@part
 def _passes(s: State, row: int, residual: float, width: float) -> bool:
     """Whether the gate lets an admissible expert learn this observation."""
     gates, counts = s.gates[row], s.counts[row]
@@ -211,7 +211,7 @@ def _passes(s: State, row: int, residual: float, width: float) -> bool:
     return not (full and abs(gates[window] / window) >= s.settings.gate)
 
 
-@inline
+@part
 def _rebuild(s: State, row: int) -> None:
     """The auditor's window model from the full ring, oldest observation first."""
     p, tau, head = s.pairs.phi.shape[0], s.ring.shape[0], s.marks[HEAD]
@@ -221,7 +221,7 @@ def _rebuild(s: State, row: int) -> None:
         udu.learn(s.audit[row], s.ring[at, :p], s.ring[at, p], s.work[SCRATCH])
 
 
-@inline
+@part
 def _slide(s: State, row: int, r: float) -> None:
     """Take the newest observation into an auditor's window, and the one that leaves it out.
 
@@ -245,7 +245,7 @@ def _slide(s: State, row: int, r: float) -> None:
         _rebuild(s, row)
 
 
-@inline
+@part
 def _admit(s: State) -> int:
     """Which experts may be judged by this play; CHANGED when none, and one was born."""
     p = s.pairs.phi.shape[0]
@@ -266,7 +266,7 @@ def _admit(s: State) -> int:
     return CHANGED
 
 
-@inline
+@part
 def learn(s: State, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     """One play; CHANGED when no expert was admissible and one was born."""
     feature(s.pairs, x, slot, z)

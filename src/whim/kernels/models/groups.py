@@ -15,7 +15,7 @@ from whim.kernels.detection import contrast, score_test, windows
 from whim.kernels.detection.contrast import Contrast
 from whim.kernels.detection.score_test import SHORTEST, ScoreTest
 from whim.kernels.detection.windows import COUNT, HEAD, HEAD_AT, TAIL, TAIL_AT, Windows
-from whim.kernels.jit import inline
+from whim.kernels.jit import part
 from whim.kernels.linalg import udu
 from whim.kernels.loops import Kernels
 from whim.kernels.models import disjoint
@@ -81,7 +81,7 @@ class State(NamedTuple):
 # -- decisions ----------------------------------------------------------------------------------
 
 
-@inline
+@part
 def _models_of(state: State, slots: I64) -> int:
     """The models of the candidates into ``rows``, each once; ``mark`` has a model's place there."""
     a, every = state.among, state.arms.model
@@ -101,13 +101,13 @@ def _models_of(state: State, slots: I64) -> int:
     return n
 
 
-@inline
+@part
 def _unmark(state: State, n: int) -> None:
     for i in range(n):
         state.among.mark[state.among.rows[i]] = -1
 
 
-@inline
+@part
 def decide(
     state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> tuple[int, float, float, float]:
@@ -125,7 +125,7 @@ def decide(
     return chosen, a.scores[first, 0], a.scores[first, 1], a.scores[first, 2]
 
 
-@inline
+@part
 def score(state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64) -> int:
     """As ``disjoint.score``, for candidates that share models."""
     a = state.among
@@ -145,7 +145,7 @@ def score(state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, o
 # -- rewards ------------------------------------------------------------------------------------
 
 
-@inline
+@part
 def _unlearn(f: F64, x: F64, r: float, w: F64, v: F64) -> tuple[float, float]:
     """Take one play out of a model; 1 - its leverage, and what the loss falls by."""
     d = x.shape[0]
@@ -157,7 +157,7 @@ def _unlearn(f: F64, x: F64, r: float, w: F64, v: F64) -> tuple[float, float]:
     return rest, e * e / rest
 
 
-@inline
+@part
 def _forget_plays(state: State, row: int, own: int) -> None:
     """Take the plays of model ``own``, but the newest, out of a group's, if that can be done.
 
@@ -196,7 +196,7 @@ def _forget_plays(state: State, row: int, own: int) -> None:
     windows.empty(w, row)  # its counts with it
 
 
-@inline
+@part
 def _leave(state: State, slot: int, row: int, kept: int) -> None:
     """Give the arm the spare model, of its newest ``kept`` plays, which the group forgets."""
     arms, w = state.arms, state.windows
@@ -214,7 +214,7 @@ def _leave(state: State, slot: int, row: int, kept: int) -> None:
     arms.kind[own] = ONE
 
 
-@inline
+@part
 def _learn_row(state: State, row: int, x: F64, r: float) -> None:
     """One play to a model, its window and its residuals; GROW was ruled out."""
     w, t = state.windows, state.test
@@ -227,7 +227,7 @@ def _learn_row(state: State, row: int, x: F64, r: float) -> None:
         windows.pop(w, row)
 
 
-@inline
+@part
 def learn(state: State, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     """One play of an arm with its own model; one in a group is kept, and learnt by ``finish``."""
     arms, w = state.arms, state.windows
@@ -255,7 +255,7 @@ def learn(state: State, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     return TEST
 
 
-@inline
+@part
 def _restart(state: State, row: int, kept: int) -> None:
     """A model anew from its newest ``kept`` plays."""
     w = state.windows
@@ -267,7 +267,7 @@ def _restart(state: State, row: int, kept: int) -> None:
     disjoint.theta(state, row, state.test.report[1])
 
 
-@inline
+@part
 def finish(state: State, step: int, slot: int) -> int:
     """Does the arm still belong to its group, has the group's or the arm's θ changed."""
     arms, w, t, g = state.arms, state.windows, state.test, state.contrast

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from whim.kernels.jit import inline, jit, splice
+from whim.kernels.jit import jit, part, splice
 from whim.kernels.linalg import lanes, udu, vectors
 from whim.kernels.loops import Kernels
 from whim.kernels.models import uniform
@@ -63,7 +63,7 @@ def room_size(n: int, d: int, m: int, k: int) -> int:
     return (udu.packed_size(d) + 2 * d + m + k + 6) * lanes.columns_for(n) + k
 
 
-@inline
+@part
 def cross_features(m: Hybrid, slot: int, x: F64, given: F64, z: F64) -> None:
     """``z`` of an arm: the caller's row, if there is one."""
     for j in range(given.shape[0]):
@@ -74,7 +74,7 @@ def cross_features(m: Hybrid, slot: int, x: F64, given: F64, z: F64) -> None:
                 z[h * m.d + i] = m.features[slot, h] * x[i]
 
 
-@inline
+@part
 def _rest(m: Hybrid, model: F64, slot: int, x: F64, given: F64, rest: F64) -> None:
     """``rest = z - kron(y, x) - Rᵀx``: what u has beyond λ kron(y, A⁻¹x)."""
     d, k = m.d, m.k
@@ -86,7 +86,7 @@ def _rest(m: Hybrid, model: F64, slot: int, x: F64, given: F64, rest: F64) -> No
     vectors.add_rows(rest, k, x, -1.0, model, d * (d + 1) // 2 + d, d)
 
 
-@inline
+@part
 def _cast(m: Hybrid, slot: int, w: F64, u: F64) -> None:
     """``u += λ kron(y, w)``."""
     line, length = np.uint64(slot), np.uint64(m.d)
@@ -98,7 +98,7 @@ def _cast(m: Hybrid, slot: int, w: F64, u: F64) -> None:
         j += length
 
 
-@inline
+@part
 def apart(m: Hybrid, model: F64, slot: int, x: F64, given: F64, w: F64, u: F64) -> float:
     """Leave u, and A⁻¹x in ``w``; returns xᵀA⁻¹x. R = 0 where z is PLAIN and none is given."""
     if m.kind == PLAIN and given.shape[0] == 0:
@@ -123,11 +123,8 @@ def _side_by_side(m: Hybrid, x: F64, slots: I64) -> Any:
     W, rest = rest[: d * wide], rest[d * wide :]
     U, rest = rest[: k * wide], rest[k * wide :]
     mean, square, length = rest[:wide], rest[wide : 2 * wide], rest[2 * wide : 3 * wide]
-    for c in range(0, wide, 4):  # past the end, the last candidate once more
-        rows = (
-            slots[min(c, last)], slots[min(c + 1, last)], slots[min(c + 2, last)],
-            slots[min(c + 3, last)],
-        )  # fmt: skip
+    for c in range(0, n, 4):  # past the end, the last candidate once more
+        rows = slots[c], slots[min(c + 1, last)], slots[min(c + 2, last)], slots[min(c + 3, last)]
         lanes.pack4(models, wide, c, m.cum, rows, size)
         lanes.pack4(Y, wide, c, m.features, rows, n_item)
     lanes.solve(W, mean, square, wide, models, x)
@@ -142,7 +139,7 @@ def _side_by_side(m: Hybrid, x: F64, slots: I64) -> Any:
 _side_by_side = splice(_side_by_side)
 
 
-@inline
+@part
 def score_arms(m: Hybrid, x: F64, slots: I64, cross: F64, out: F64) -> int:
     """Upper confidence bounds into ``out`` (score, mean, width); the best one's place.
 
@@ -175,13 +172,13 @@ def score_arms(m: Hybrid, x: F64, slots: I64, cross: F64, out: F64) -> int:
     return best
 
 
-@inline
+@part
 def score(state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64) -> int:
     """``score_arms``."""
     return score_arms(state.model, x, slots, cross, out)
 
 
-@inline
+@part
 def decide(
     state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> tuple[int, float, float, float]:
@@ -236,7 +233,7 @@ def decide(
     return chosen, best, best_mean, best_width
 
 
-@inline
+@part
 def decide_turn(
     state: State, turn: Turn, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> tuple[int, float, float, float]:
@@ -250,7 +247,7 @@ def decide_turn(
 # -- rewards ------------------------------------------------------------------------------------
 
 
-@inline
+@part
 def own(
     m: Hybrid, model: F64, slot: int, x: F64, given: F64, r: float, w: F64, u: F64
 ) -> tuple[float, float]:
@@ -276,7 +273,7 @@ def own(
     return g, error
 
 
-@inline
+@part
 def join(f: F64, g: float, error: float, u: F64, h: F64) -> None:
     """Let β learn: one least-squares step with feature u, target e and weight g."""
     k = u.shape[0]
@@ -287,20 +284,23 @@ def join(f: F64, g: float, error: float, u: F64, h: F64) -> None:
         f[beta + j] += h[j] * gain
 
 
-@inline
+_own, _join = splice(own), splice(join)  # a tenth of a live update is handing over to them
+
+
+@part
 def learn(state: State, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     """One play under LinUCB-Hybrid."""
     m = state.model
     u, w = m.work[1, : m.k], m.work[2]
-    g, error = own(m, m.cum[slot], slot, x, z, r, w, u)
-    join(m.shared[CUM], g, error, u, w)
+    g, error = _own(m, m.cum[slot], slot, x, z, r, w, u)
+    _join(m.shared[CUM], g, error, u, w)
     return NO_CHANGE
 
 
 # -- for Python to call -------------------------------------------------------------------------
 
 
-@inline
+@part
 def theta(m: Hybrid, slot: int, out: F64) -> None:
     """θ = t - Cβ = t - Rβ - q + λA⁻¹q, with q the sum of β's parts, each times its y."""
     d, k, model, f = m.d, m.k, m.cum[slot], m.shared[CUM]

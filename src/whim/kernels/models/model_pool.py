@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from whim.kernels.jit import inline
+from whim.kernels.jit import part
 from whim.types import I64
 
 __all__ = ["LIVE", "add_row", "drop_row"]
@@ -13,7 +13,7 @@ __all__ = ["LIVE", "add_row", "drop_row"]
 LIVE = 0
 
 
-@inline
+@part
 def add_row(order: I64, marks: I64) -> int:
     """The row of one more model; when all are in use the oldest gives way."""
     live = marks[LIVE]
@@ -28,7 +28,7 @@ def add_row(order: I64, marks: I64) -> int:
     return row
 
 
-@inline
+@part
 def drop_row(place: int, order: I64, marks: I64) -> None:
     """Take the model at ``place`` of ``order`` out of use; the others keep their order."""
     row = order[place]

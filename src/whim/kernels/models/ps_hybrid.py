@@ -20,7 +20,7 @@ from whim.kernels.detection.mean_residual import MeanResidual
 from whim.kernels.detection.revisit import Revisit
 from whim.kernels.detection.score_test import ScoreTest
 from whim.kernels.detection.windows import COUNT, HEAD, HEAD_AT, Windows, advance
-from whim.kernels.jit import inline, jit
+from whim.kernels.jit import jit, part
 from whim.kernels.linalg import lanes, udu
 from whim.kernels.loops import Kernels
 from whim.kernels.models import hybrid
@@ -58,12 +58,12 @@ class ScoreTestState(NamedTuple):
     revisit: Revisit
 
 
-@inline
+@part
 def _z_at(state: Any) -> int:
     return state.model.d if state.r_at > state.model.d else state.model.d + 2  # type: ignore[no-any-return]
 
 
-@inline
+@part
 def _write(state: Any, slot: int, x: F64, z: F64, r: float, record: F64) -> None:
     m, at = state.model, _z_at(state)
     for j in range(m.d):
@@ -72,7 +72,7 @@ def _write(state: Any, slot: int, x: F64, z: F64, r: float, record: F64) -> None
     record[state.r_at] = r
 
 
-@inline
+@part
 def _learn_record(state: Any, model: F64, slot: int, record: F64, u: F64) -> tuple[float, float]:
     """``hybrid.own`` from a record, whose z counts unless all z are PLAIN."""
     m, at = state.model, _z_at(state)
@@ -80,7 +80,7 @@ def _learn_record(state: Any, model: F64, slot: int, record: F64, u: F64) -> tup
     return hybrid.own(m, model, slot, record[: m.d], z, record[state.r_at], m.work[2], u)
 
 
-@inline
+@part
 def _teach(state: Any, slot: int, record: F64) -> None:
     m = state.model
     u = m.work[1, : m.k]
@@ -88,12 +88,12 @@ def _teach(state: Any, slot: int, record: F64) -> None:
     hybrid.join(m.shared[CUM], g, error, u, m.work[2])
 
 
-@inline
+@part
 def _theta(state: Any, slot: int, out: F64) -> None:
     hybrid.theta(state.model, slot, out)
 
 
-@inline
+@part
 def _unjoin(f: F64, g: float, error: float, u: F64, h: F64, v: F64) -> None:
     """Let β unlearn: undo what ``join`` with the same u, e and g added. Scales u by √g."""
     k = u.shape[0]
@@ -107,7 +107,7 @@ def _unjoin(f: F64, g: float, error: float, u: F64, h: F64, v: F64) -> None:
         f[beta + j] -= h[j] * gain
 
 
-@inline
+@part
 def _trade(state: Any, slot: int) -> None:
     """The arm becomes a new one that has seen just its window; the old one stays in G, frozen.
 
@@ -136,7 +136,7 @@ def _trade(state: Any, slot: int) -> None:
 # -- the paper's test ---------------------------------------------------------------------------
 
 
-@inline
+@part
 def _gap(state: MeanResidualState, slot: int, sums: F64) -> float:
     """|x̄ᵀθ_pre + z̄ᵀβ_pre - r̄| = |x̄ᵀt_pre + uᵀβ_pre - r̄|, u that of x̄ and z̄."""
     m, pre = state.model, state.pre[slot]
@@ -153,7 +153,7 @@ def _gap(state: MeanResidualState, slot: int, sums: F64) -> float:
     return gap
 
 
-@inline
+@part
 def _leave_to_pre(state: MeanResidualState, slot: int, record: F64) -> None:
     m = state.model
     u = m.work[1, : m.k]
@@ -161,7 +161,7 @@ def _leave_to_pre(state: MeanResidualState, slot: int, record: F64) -> None:
     hybrid.join(m.shared[PRE], g, error, u, m.work[2])
 
 
-@inline
+@part
 def _restart_paper(state: MeanResidualState, slot: int) -> None:
     m = state.model
     _trade(state, slot)
@@ -183,7 +183,7 @@ def freeze(state: MeanResidualState, slot: int) -> None:
 # -- the score test -----------------------------------------------------------------------------
 
 
-@inline
+@part
 def _expected(
     state: ScoreTestState, slot: int, record: F64
 ) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -197,12 +197,12 @@ def _expected(
     return own, (udu.predict(f, z), length / m.ridge + udu.quad(f, z))
 
 
-@inline
+@part
 def _leave(state: ScoreTestState, slot: int, record: F64) -> None:
     _learn_record(state, state.pre[slot], slot, record, state.model.work[1, : state.model.k])
 
 
-@inline
+@part
 def _restart(state: ScoreTestState, slot: int) -> None:
     """The arm anew from its window, which stays; β with both."""
     _trade(state, slot)
@@ -219,7 +219,7 @@ def settle(state: ScoreTestState, slot: int) -> None:
     score_test.refit(state.test, w, slot)
 
 
-@inline
+@part
 def _score_revisiting(
     state: ScoreTestState, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> int:

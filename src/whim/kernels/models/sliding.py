@@ -15,7 +15,7 @@ import numpy as np
 
 from whim.kernels.detection import windows
 from whim.kernels.detection.windows import Windows
-from whim.kernels.jit import inline, jit
+from whim.kernels.jit import jit, part
 from whim.kernels.linalg import udu
 from whim.kernels.loops import Kernels
 from whim.kernels.models import disjoint
@@ -50,7 +50,7 @@ def record_size(p: int) -> int:
     return PHI + p
 
 
-@inline
+@part
 def _score_shared(
     state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> int:
@@ -58,7 +58,7 @@ def _score_shared(
     return score_row(m.cum[0], m.alpha, state.pairs, x, slots, cross, out)
 
 
-@inline
+@part
 def _rebuild(state: State, row: int) -> None:
     """The row's model afresh from its records, oldest first."""
     model, pool, chain = state.model.cum[row], state.windows.pool, state.chain
@@ -72,7 +72,7 @@ def _rebuild(state: State, row: int) -> None:
     chain[row, REMOVED] = 0
 
 
-@inline
+@part
 def _remove(state: State, record: F64) -> None:
     """Take the oldest record of its row out of the chain and out of the model."""
     chain, row = state.chain, int(record[ROW])
@@ -98,7 +98,7 @@ def _remove(state: State, record: F64) -> None:
         model[theta + j] -= w[j] * loss
 
 
-@inline
+@part
 def learn(state: State, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     """One play in, the one that is ``window`` older out."""
     w, pairs, chain = state.windows, state.pairs, state.chain

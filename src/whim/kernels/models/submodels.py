@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whim.kernels.jit import inline, jit
+from whim.kernels.jit import jit, part
 from whim.kernels.linalg import udu
 from whim.kernels.loops import Kernels
 from whim.kernels.models import model_pool
@@ -68,7 +68,7 @@ class State(NamedTuple):
     work: F64
 
 
-@inline
+@part
 def _add(s: State) -> None:
     """Add a submodel that has seen nothing."""
     row = model_pool.add_row(s.order, s.marks)
@@ -85,7 +85,7 @@ def start(s: State) -> None:
     _add(s)
 
 
-@inline
+@part
 def _acting(s: State) -> int:
     """The row whose badness has the lowest lower bound, the oldest of equals."""
     best: int = s.order[0]
@@ -104,13 +104,13 @@ def acting(s: State) -> int:
     return _acting(s)
 
 
-@inline
+@part
 def score(s: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64) -> int:
     """Upper confidence bounds under the submodel that acts; the best one's place."""
     return score_row(s.model[_acting(s)], s.settings.alpha, s.pairs, x, slots, cross, out)
 
 
-@inline
+@part
 def _fails(s: State, row: int, r: float) -> bool:
     """Whether the prediction misses the reward by more than noise and width explain."""
     phi, ridge = s.pairs.phi, s.settings.ridge
@@ -121,7 +121,7 @@ def _fails(s: State, row: int, r: float) -> bool:
     return not error <= bound
 
 
-@inline
+@part
 def _judge(s: State, row: int, failed: int) -> None:
     """Enter one verdict: e_s over the last ``tau``, and CB_s = √(ln(1/δ2) / 2n)."""
     fails, counts = s.fails[row], s.counts[row]
@@ -135,7 +135,7 @@ def _judge(s: State, row: int, failed: int) -> None:
     s.badness[row, CONFIDENCE] = math.sqrt(s.settings.log_delta2 / (2.0 * n))
 
 
-@inline
+@part
 def learn(s: State, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     """One play; CHANGED when no submodel passed and one was added."""
     feature(s.pairs, x, slot, z)

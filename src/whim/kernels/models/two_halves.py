@@ -13,7 +13,7 @@ import numpy as np
 
 from whim.kernels.detection import windows
 from whim.kernels.detection.windows import Windows
-from whim.kernels.jit import inline, jit
+from whim.kernels.jit import jit, part
 from whim.kernels.linalg import udu
 from whim.kernels.loops import Kernels
 from whim.kernels.models import disjoint
@@ -52,7 +52,7 @@ class State(NamedTuple):
     V: F64
 
 
-@inline
+@part
 def _jacobi(A: F64, V: F64) -> None:
     """Eigenvalues of a symmetric matrix onto A's diagonal, eigenvectors into V's columns."""
     d = A.shape[0]
@@ -88,7 +88,7 @@ def _jacobi(A: F64, V: F64) -> None:
                     V[i, p], V[i, q] = c * a - s * b, s * a + c * b
 
 
-@inline
+@part
 def _least_norm(A: F64, V: F64, b: F64, theta: F64) -> None:
     """``theta = A⁺ b`` for a positive semidefinite A, which is overwritten; V is scratch."""
     d = b.shape[0]
@@ -114,7 +114,7 @@ def least_norm(A: F64, b: F64, theta: F64) -> None:
     _least_norm(A, np.empty((b.shape[0], b.shape[0])), b, theta)
 
 
-@inline
+@part
 def score(state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64) -> int:
     """LinUCB's bounds; the candidate whose turn it is in the round robin scores +inf."""
     best = disjoint.score_rows(state.model, x, slots, out)
@@ -128,7 +128,7 @@ def score(state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, o
     return best
 
 
-@inline
+@part
 def _older(half: F64, record: F64, d: int, sign: float) -> None:
     """Add a record to the older half's sums, or take it away."""
     r = sign * record[d]
@@ -139,7 +139,7 @@ def _older(half: F64, record: F64, d: int, sign: float) -> None:
         half[d * d + i] += r * record[i]
 
 
-@inline
+@part
 def _newer(half: F64, record: F64, d: int, sign: float) -> None:
     """Add a record to the newer half's sums, or take it away."""
     at = d * d + d
@@ -147,7 +147,7 @@ def _newer(half: F64, record: F64, d: int, sign: float) -> None:
         half[at + j] += sign * record[j]
 
 
-@inline
+@part
 def _resum(state: State, slot: int, d: int) -> None:
     """Both halves' sums from the window itself, and where the newer half starts."""
     w, half, middle = state.windows, state.half[slot], state.window // 2
@@ -164,7 +164,7 @@ def _resum(state: State, slot: int, d: int) -> None:
         chunk, place = windows.advance(w, chunk, place)
 
 
-@inline
+@part
 def _slide(state: State, slot: int, d: int) -> None:
     """After a push to a full window: drop the oldest, hand the middle one to the older half."""
     w, half, table = state.windows, state.half[slot], state.windows.table
@@ -181,7 +181,7 @@ def _slide(state: State, slot: int, d: int) -> None:
         _resum(state, slot, d)
 
 
-@inline
+@part
 def learn(state: State, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     """One play: learn, then compare the window's halves."""
     m, w, half = state.model, state.windows, state.half[slot]
@@ -216,7 +216,7 @@ def learn(state: State, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     return TEST
 
 
-@inline
+@part
 def _restart_all(state: State, step: int, slot: int) -> int:
     """Every arm in ``live`` starts anew."""
     m, d = state.model, state.model.w.shape[0]

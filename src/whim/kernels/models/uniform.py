@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whim.kernels.jit import inline, jit
+from whim.kernels.jit import jit, part
 from whim.kernels.linalg import udu
 from whim.kernels.loops import Kernels
 from whim.kernels.status import NO_CHANGE
@@ -46,13 +46,13 @@ class State(NamedTuple):
     draw: F64
 
 
-@inline
+@part
 def row_of(pairs: Pairs, slot: int) -> int:
     """The row of an arm's model."""
     return slot if pairs.kind == OWN else 0
 
 
-@inline
+@part
 def feature(pairs: Pairs, x: F64, slot: int, given: F64) -> None:
     """Fill ``phi``; ``given`` is the caller's own row, or empty."""
     phi, features = pairs.phi, pairs.features
@@ -73,7 +73,7 @@ def feature(pairs: Pairs, x: F64, slot: int, given: F64) -> None:
                 k += 1
 
 
-@inline
+@part
 def score_row(
     model: F64, alpha: float, pairs: Pairs, x: F64, slots: I64, cross: F64, out: F64
 ) -> int:
@@ -91,13 +91,13 @@ def score_row(
     return best
 
 
-@inline
+@part
 def score(state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64) -> int:
     """Upper confidence bounds; the best one's place."""
     return score_row(state.cum[0], state.alpha, state.pairs, x, slots, cross, out)
 
 
-@inline
+@part
 def sample(state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64) -> int:
     """As ``score`` for Thompson sampling: all arms share the draw θ̃ = θ + α U √D · noise."""
     model, pairs, drawn = state.cum[0], state.pairs, state.draw
@@ -122,7 +122,7 @@ def sample(state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, 
     return best
 
 
-@inline
+@part
 def learn(state: State, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     """One ridge update."""
     feature(state.pairs, x, slot, z)

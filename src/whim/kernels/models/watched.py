@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from whim.kernels.detection import cusum_residual
 from whim.kernels.detection.cusum_residual import CusumTest
-from whim.kernels.jit import inline
+from whim.kernels.jit import part
 from whim.kernels.linalg import udu
 from whim.kernels.loops import Kernels
 from whim.kernels.models import disjoint
@@ -31,7 +31,7 @@ class ResidualState(NamedTuple):
     residual: F64
 
 
-@inline
+@part
 def _learn_cusum(state: CusumState, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     """One play: learn, then test; on a change the arm starts from nothing."""
     m = state.model
@@ -44,7 +44,7 @@ def _learn_cusum(state: CusumState, step: int, slot: int, x: F64, z: F64, r: flo
     return status
 
 
-@inline
+@part
 def _learn_residual(state: ResidualState, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     m = state.model
     state.residual[0] = r - udu.predict(m.cum[slot], x)

@@ -63,7 +63,7 @@ class HybridPolicy(CompiledPolicy):
 
     def _reserve(self, slots: int) -> None:
         super()._reserve(slots)
-        self._scratch = np.empty(hybrid.room_size(self._capacity, self._width, self._m, self._k))
+        self._scratch = np.zeros(hybrid.room_size(self._capacity, self._width, self._m, self._k))
 
     def _model(self) -> hybrid.Hybrid:
         return hybrid.Hybrid(

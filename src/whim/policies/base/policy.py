@@ -43,6 +43,7 @@ class Policy(ArmArrays, ABC):
     # the kernels of live calls, where a policy has them (``_bind``)
     _choose_kernel: FastCall | None = None
     _observe_kernel: FastCall | None = None
+    _last: Any = None  # the context of the last decision
 
     # -- what a subclass fills in ---------------------------------------------------------------
 
@@ -174,6 +175,7 @@ class Policy(ArmArrays, ABC):
         else:
             z = self._crossed(cross, len(slots))
             slot, score, mean, width = self._choose(context, slots, z)
+        self._last = context
         # tuple.__new__: half the cost of the NamedTuple's own constructor
         return _new(Decision, (self._id_of[slot], score, mean, width))
 
@@ -341,9 +343,12 @@ class Policy(ArmArrays, ABC):
         if slot is None:
             slot = self._table.slot(arm)
         context: Any = x
-        fits = context.__class__ is _ARRAY and context.dtype is _F64
-        if not fits or context.shape != self._shape:
-            context = self._context(x)
+        # the array of the last decision has been looked at; kernels see if it has changed since
+        seen = context is self._last and context.dtype is _F64 and len(context) == self._d
+        if not seen:
+            fits = context.__class__ is _ARRAY and context.dtype is _F64
+            if not fits or context.shape != self._shape:
+                context = self._context(x)
         if reward.__class__ is not float or not -_LARGEST <= reward <= _LARGEST:
             reward = checks.real("reward", reward)
         state = self._bound
