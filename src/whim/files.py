@@ -1,0 +1,69 @@
+"""``write_atomic``: a file that is either the old one or the whole new one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["write_atomic"]
+
+
+def write_atomic(
+    path: str | os.PathLike[str],
+    data: bytes | str | Callable[[BinaryIO], object],
+    *,
+    mode: int | None = None,
+) -> None:
+    """Write a file that is never seen half-written, not even after a power cut.
+
+    Parameters
+    ----------
+    path
+        The file; its folder must exist. A symbolic link stays a link, its target is replaced.
+    data
+        What to write: bytes, text (as UTF-8), or a function that writes to an open file.
+    mode
+        Permissions of the file. Without it, those of the file that is replaced, or the usual ones.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "numbers.txt"
+    ...     write_atomic(path, "1 2 3")
+    ...     path.read_text()
+    '1 2 3'
+    """
+    target = Path(path).resolve()
+    fresh = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    handle = os.open(fresh, flags, 0o666 if mode is None else mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if callable(data):
+                data(file)
+            else:
+                file.write(data.encode() if isinstance(data, str) else data)
+            file.flush()
+            if mode is None and target.exists():  # a private file stays private
+                fresh.chmod(stat.S_IMODE(target.stat().st_mode))
+            os.fsync(file.fileno())
+        fresh.replace(target)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    _sync_folder(target.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A rename survives a power cut once its folder is on disk."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
