@@ -29,11 +29,12 @@ _HERE = Path(__file__).parent
 _UNCOUNTED = "_nrt"
 
 
-def source_digest(folder: Path = _HERE) -> str:
-    """Digest of every kernel source in ``folder`` and of the compiler's version."""
+def source_digest(package: Path = _HERE.parent) -> str:
+    """Digest of every source of ``package`` that is compiled, and of the compiler's version."""
     digest = hashlib.sha256(numba.__version__.encode())
-    for source in sorted(folder.glob("*.py")):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    for source in sorted([*package.glob("kernels/**/*.py"), *package.glob("logs/*_parser.py")]):
+        name = source.relative_to(package).as_posix()
+        digest.update(name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()[:20]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whim.kernels.jit import jit
-from whim.kernels.text import NONE, SLOW, U8, after_blanks, blank, ends, number, same, whole
+from whim.logs.text_parser import NONE, SLOW, U8, after_blanks, blank, ends, number, same, whole
 from whim.types import F64, I64
 
 __all__ = [
