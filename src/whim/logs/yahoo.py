@@ -129,35 +129,46 @@ def _parse(data: npt.NDArray[np.uint8], kind: str, limit: int) -> list[_Part]:
     parts = []
     start = 0
     while start < len(data):
-        n, items = _ROWS["events"], _ROWS["items"]
-        context, flags = np.empty((n, 6)), np.empty((n, 136), np.uint8)  # one of them is used
-        time, reward = np.empty(n, np.int64), np.empty(n)
-        pool, place = np.empty(n, np.int32), np.empty(n, np.int32)
-        offsets, members = np.empty(n + 1, np.int64), np.empty(_ROWS["members"], np.int32)
-        ids, features = np.empty(items, np.int64), np.empty((items, _ITEM_FEATURES[kind]))
-        slow = np.empty((_ROWS["slow"], 5), np.int32)
-        counts = np.zeros(parser.COUNTS, np.int64)
-        start = parser.parse(
-            data, start, kind == "r6b", limit, time, context, flags, pool, place, reward, offsets,
-            members, ids, features, slow, counts,
-        )  # fmt: skip
-        for of_item, row, column, low, high in slow[: counts[parser.N_SLOW]].tolist():
-            (features if of_item else context)[row, column] = float(data[low:high].tobytes())
+        out = _space(kind)
+        start = parser.parse(data, start, kind == "r6b", limit, out)
+        counts = out.counts
+        for of_item, row, column, low, high in out.slow[: counts[parser.N_SLOW]].tolist():
+            rows = out.features if of_item else out.context
+            rows[row, column] = float(data[low:high].tobytes())
         n, items = int(counts[parser.N_EVENTS]), int(counts[parser.N_ITEMS])
-        known = ids[:items].tolist()
+        known = out.item_id[:items].tolist()
         columns = {
-            "time": time[:n],
-            "context": (context if kind == "r6a" else flags)[:n],
-            "pool": pool[:n],
-            "logged": place[:n],
-            "reward": reward[:n],
-            "pool_offsets": offsets[: counts[parser.N_POOLS] + 1],
-            "pool_items": members[: counts[parser.N_MEMBERS]],
+            "time": out.time[:n],
+            "context": (out.context if kind == "r6a" else out.flags)[:n],
+            "pool": out.pool[:n],
+            "logged": out.place[:n],
+            "reward": out.reward[:n],
+            "pool_offsets": out.offsets[: counts[parser.N_POOLS] + 1],
+            "pool_items": out.members[: counts[parser.N_MEMBERS]],
             "item_arm": known if kind == "r6a" else [f"id-{each}" for each in known],
-            "item_features": features[:items],
+            "item_features": out.features[:items],
         }
         parts.append(_Part(counts, columns))
     return parts
+
+
+def _space(kind: str) -> parser.Columns:
+    """Room for the events of one call."""
+    n, items = _ROWS["events"], _ROWS["items"]
+    return parser.Columns(
+        time=np.empty(n, np.int64),
+        context=np.empty((n, 6)),
+        flags=np.empty((n, 136), np.uint8),
+        pool=np.empty(n, np.int32),
+        place=np.empty(n, np.int32),
+        reward=np.empty(n),
+        offsets=np.empty(n + 1, np.int64),
+        members=np.empty(_ROWS["members"], np.int32),
+        item_id=np.empty(items, np.int64),
+        features=np.empty((items, _ITEM_FEATURES[kind])),
+        slow=np.empty((_ROWS["slow"], 5), np.int32),
+        counts=np.zeros(parser.COUNTS, np.int64),
+    )
 
 
 def _read(

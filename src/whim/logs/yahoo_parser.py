@@ -7,10 +7,12 @@ and an article mostly keeps its features: text that equals remembered text is no
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from whim.kernels.jit import jit
+from whim.kernels.jit import jit, lean
 from whim.logs.text_parser import NONE, SLOW, U8, after_blanks, blank, ends, number, same, whole
 from whim.types import F64, I64
 
@@ -18,7 +20,7 @@ __all__ = [
     "BAD_CLICK", "BAD_HEADER", "BAD_POOL", "BAD_USER", "COUNTS", "EMPTY_LINE", "EMPTY_POOL",
     "FIRST_BAD", "LACKING", "LONG", "MOST_ARTICLES", "NOT_IN_POOL", "N_EVENTS", "N_ITEMS",
     "N_LINES", "N_MEMBERS", "N_POOLS", "N_SLOW", "REPEATED", "SHOWN_LACKS", "STRAY", "TOO_MANY",
-    "USER_LACKS", "parse",
+    "USER_LACKS", "Columns", "parse",
 ]  # fmt: skip
 
 I32 = npt.NDArray[np.int32]
@@ -36,14 +38,49 @@ MOST_ARTICLES = 10_000  # of a line
 _WIDTH = 6  # features of a user or an article in R6A; an id above it is stray
 _ALL = (1 << _WIDTH) - 1
 _TABLE = 1 << 16
-_ROOM = _TABLE // 2  # ids in the table
+_MOST_IDS = _TABLE // 2  # in the table
 # parts of the current pool
 _SIZE, _LACK, _STRAYS, _TWICE = range(4)
 # parts of a remembered article
 _ID, _STAMP, _START, _LENGTH, _ITEM, _ODD = range(6)
+_NUMBER = _ITEM  # of a remembered pool
 
 
-@jit
+class Columns(NamedTuple):
+    """Where events, pools and items are written; R6A's users go to ``context``, R6B's to ``flags``.
+
+    ``slow`` lists the numbers that are left for the caller to read.
+    """
+
+    time: I64
+    context: F64
+    flags: U8
+    pool: I32
+    place: I32
+    reward: F64
+    offsets: I64
+    members: I32
+    item_id: I64
+    features: F64
+    slow: I32
+    counts: I64
+
+
+class Pool(NamedTuple):
+    """The candidates of the current line, and the articles and the pool that are remembered."""
+
+    used: U8
+    table: I64
+    items: I32
+    ids: I64
+    lacking: I64
+    now: I64
+    last: I64
+    of_user: I32
+    short: I32
+
+
+@lean
 def article(data: U8, i: int, named: bool) -> tuple[int, int]:
     """An article's number and the place after it, or -1; ``named`` ones start with ``id-``."""
     if named:
@@ -56,7 +93,7 @@ def article(data: U8, i: int, named: bool) -> tuple[int, int]:
     return value, i
 
 
-@jit
+@lean
 def vector(data: U8, i: int, row: F64, slow: I32) -> tuple[int, int, int, int]:
     """The ``id:value`` tokens up to the next ``|`` or the line's end, put in order of their ids.
 
@@ -91,7 +128,7 @@ def vector(data: U8, i: int, row: F64, slow: I32) -> tuple[int, int, int, int]:
     return i, seen, strays, later
 
 
-@jit
+@lean
 def indicators(data: U8, i: int, row: U8) -> tuple[int, int]:
     """R6B's user: the numbers of the features that are 1; the place after (or -1) and strays."""
     strays = 0
@@ -109,7 +146,7 @@ def indicators(data: U8, i: int, row: U8) -> tuple[int, int]:
     return i, strays
 
 
-@jit
+@lean
 def find(used: U8, table: I64, key: int, counts: I64) -> int:
     """The row of an article in the table, made if it is new."""
     row = (key * -7046029254386353131 >> 40) & (_TABLE - 1)  # 2^64 / golden ratio
@@ -124,7 +161,7 @@ def find(used: U8, table: I64, key: int, counts: I64) -> int:
     return row
 
 
-@jit
+@lean
 def remembered(data: U8, i: int, table: I64, row: int) -> int:
     """The place after an article whose text is the one in the table; -1 if it is another."""
     length = table[row, _LENGTH]
@@ -136,26 +173,25 @@ def remembered(data: U8, i: int, table: I64, row: int) -> int:
     return after if data[after] == 124 or data[after] == 10 else -1
 
 
-@jit
+@lean
 def note(slow: I32, counts: I64, kind: int, row: int, short: I32, later: int) -> None:
     """Values left for the slow way: of an item (kind 1) or a context (kind 0), where, what text."""
     for k in range(later):
         n = counts[N_SLOW]
         slow[n, 0] = kind
         slow[n, 1] = row
-        slow[n, 2:5] = short[k, 0:3]
+        for c in range(3):
+            slow[n, 2 + c] = short[k, c]
         counts[N_SLOW] = n + 1
 
 
-@jit
-def candidates(
-    data: U8, i: int, named: bool, line: int, used: U8, table: I64, items: I32, ids: I64,
-    lacking: I64, now: I64, item_id: I64, features: F64, slow: I32, counts: I64, short: I32,
-) -> tuple[int, int]:  # fmt: skip
-    """The articles of a line into ``items``, ``ids``, ``lacking`` and ``now``.
+@lean
+def candidates(data: U8, i: int, named: bool, out: Columns, pool: Pool) -> tuple[int, int]:
+    """The articles of a line into ``pool``.
 
     Returns the place of the line's end, or of what stopped it, and a reason.
     """
+    now, table, line = pool.now, pool.table, out.counts[N_LINES]
     now[:] = 0
     while data[i] != 10:
         if data[i] != 124:
@@ -166,44 +202,53 @@ def candidates(
         key, after = article(data, start, named)
         if after < 0:
             return i, BAD_POOL
-        row = find(used, table, key, counts)
+        row = find(pool.used, table, key, out.counts)
         if table[row, _STAMP] == line:
             now[_TWICE] = 1
         table[row, _STAMP] = line
         i = remembered(data, start, table, row)
         if i < 0:
-            n = counts[N_ITEMS]
-            seen, strays, later = _ALL, 0, 0
-            if named:
-                i = after_blanks(data, after)
-            else:
-                i, seen, strays, later = vector(data, after, features[n], short)
-                if i < 0:
-                    return start, BAD_POOL
+            i = new_item(data, after, named, out, pool, row)
+            if i < 0:
+                return start, BAD_POOL
             end = i
             while ends(data, end - 1):
                 end -= 1
             table[row, _START] = start
             table[row, _LENGTH] = end - start
-            table[row, _ODD] = strays
-            table[row, _ITEM] = -1
-            if seen == _ALL:
-                table[row, _ITEM] = n
-                item_id[n] = key
-                counts[N_ITEMS] = n + 1
-                note(slow, counts, 1, n, short, later)
         if table[row, _ITEM] < 0:
-            lacking[now[_LACK]] = key
+            pool.lacking[now[_LACK]] = key
             now[_LACK] += 1
         else:
-            ids[now[_SIZE]] = key
-            items[now[_SIZE]] = table[row, _ITEM]
+            pool.ids[now[_SIZE]] = key
+            pool.items[now[_SIZE]] = table[row, _ITEM]
             now[_SIZE] += 1
         now[_STRAYS] += table[row, _ODD]
     return i, OK
 
 
-@jit
+@lean
+def new_item(data: U8, i: int, named: bool, out: Columns, pool: Pool, row: int) -> int:
+    """An article's features as a new item, if they are complete; the place after, or -1."""
+    n = out.counts[N_ITEMS]
+    seen, strays, later = _ALL, 0, 0
+    if named:
+        i = after_blanks(data, i)
+    else:
+        i, seen, strays, later = vector(data, i, out.features[n], pool.short)
+        if i < 0:
+            return -1
+    pool.table[row, _ODD] = strays
+    pool.table[row, _ITEM] = -1
+    if seen == _ALL:
+        pool.table[row, _ITEM] = n
+        out.item_id[n] = pool.table[row, _ID]
+        out.counts[N_ITEMS] = n + 1
+        note(out.slow, out.counts, 1, n, pool.short, later)
+    return i
+
+
+@lean
 def place_of(ids: I64, size: int, key: int) -> int:
     """Where an article stands in a list, or -1."""
     for k in range(size):
@@ -212,7 +257,7 @@ def place_of(ids: I64, size: int, key: int) -> int:
     return -1
 
 
-@jit
+@lean
 def verdict(seen: int, now: I64, ids: I64, lacking: I64, shown: int) -> tuple[int, int]:
     """Of a well-formed line: the place shown, or the reason why it gives no event."""
     if seen != _ALL:
@@ -227,7 +272,7 @@ def verdict(seen: int, now: I64, ids: I64, lacking: I64, shown: int) -> tuple[in
     return place, (OK if place >= 0 else NOT_IN_POOL)
 
 
-@jit
+@lean
 def header(data: U8, i: int, named: bool) -> tuple[int, int, int, int, int]:
     """Time, shown article, click, the place after ``|user`` and a reason."""
     when, i = whole(data, i)
@@ -251,100 +296,120 @@ def header(data: U8, i: int, named: bool) -> tuple[int, int, int, int, int]:
     return when, shown, click, i + 5, OK
 
 
+@lean
+def user(data: U8, i: int, named: bool, out: Columns, short: I32) -> tuple[int, int, int, int]:
+    """A user's features into the next event's row; returns what ``vector`` does."""
+    e = out.counts[N_EVENTS]
+    if named:
+        i, strays = indicators(data, i, out.flags[e])
+        return i, _ALL, strays, 0
+    return vector(data, i, out.context[e], short)
+
+
+@lean
+def pool_at(data: U8, i: int, named: bool, out: Columns, pool: Pool) -> tuple[int, int]:
+    """The candidates from here to the line's end; text equal to the last pool's is not parsed."""
+    last = pool.last
+    end = i + last[_LENGTH]
+    if (
+        last[_LENGTH] >= 0 and end < data.shape[0] and data[end] == 10
+        and same(data, last[_START], i, last[_LENGTH])
+    ):  # fmt: skip
+        return end, OK
+    last[_START], last[_LENGTH], last[_NUMBER] = i, -1, -1
+    end, why = candidates(data, i, named, out, pool)
+    if why == OK:
+        last[_LENGTH] = end - i
+    return end, why
+
+
+@lean
+def pool_number(out: Columns, pool: Pool) -> int:
+    """The number of the current pool, which is written when its first event is kept."""
+    if pool.last[_NUMBER] < 0:
+        number, start, size = out.counts[N_POOLS], out.counts[N_MEMBERS], pool.now[_SIZE]
+        for k in range(size):
+            out.members[start + k] = pool.items[k]
+        out.offsets[number + 1] = start + size
+        out.counts[N_POOLS] = number + 1
+        out.counts[N_MEMBERS] = start + size
+        pool.last[_NUMBER] = number
+    return pool.last[_NUMBER]
+
+
+@lean
+def line(data: U8, start: int, named: bool, limit: int, out: Columns, pool: Pool) -> int:
+    """One line: an event, or a count of why it is none. Returns where the next one starts."""
+    counts = out.counts
+    counts[N_LINES] += 1
+    i = after_blanks(data, start)
+    if data[i] == 10 and i - start <= limit:
+        counts[EMPTY_LINE] += 1
+        return i + 1
+    when, shown, click, after, why = header(data, i, named)
+    seen, strays, later = 0, 0, 0
+    if why == OK:
+        i = after
+        after, seen, strays, later = user(data, i, named, out, pool.of_user)
+        if after < 0:
+            why = BAD_USER
+    if why == OK:
+        i, why = pool_at(data, after, named, out, pool)
+    while data[i] != 10:
+        i += 1
+    if i - start > limit:
+        why = LONG
+    place = -1
+    if why == OK:
+        place, why = verdict(seen, pool.now, pool.ids, pool.lacking, shown)
+    if why != OK:
+        counts[why] += 1
+        if why < USER_LACKS and counts[FIRST_BAD] == 0:
+            counts[FIRST_BAD] = counts[N_LINES]
+            counts[FIRST_BAD + 1] = why
+        return i + 1
+    e = counts[N_EVENTS]
+    out.time[e] = when
+    out.pool[e] = pool_number(out, pool)
+    out.place[e] = place
+    out.reward[e] = click
+    note(out.slow, counts, 0, e, pool.of_user, later)
+    counts[STRAY] += strays + pool.now[_STRAYS]
+    counts[LACKING] += pool.now[_LACK]
+    counts[N_EVENTS] = e + 1
+    return i + 1
+
+
+@lean
+def full(out: Columns) -> bool:
+    """Whether another line might not fit into the columns."""
+    counts = out.counts
+    return (
+        counts[N_EVENTS] >= out.time.shape[0]
+        or counts[N_MEMBERS] + MOST_ARTICLES > out.members.shape[0]
+        or counts[N_POOLS] + 2 > out.offsets.shape[0]
+        or counts[_N_IDS] + MOST_ARTICLES > _MOST_IDS
+        or counts[N_ITEMS] + MOST_ARTICLES > out.item_id.shape[0]
+        or counts[N_SLOW] + (MOST_ARTICLES + 1) * _WIDTH > out.slow.shape[0]
+    )
+
+
 @jit
-def parse(
-    data: U8, start: int, named: bool, limit: int, time: I64, context: F64, flags: U8,
-    pool: I32, place: I32, reward: F64, offsets: I64, members: I32, item_id: I64,
-    features: F64, slow: I32, counts: I64,
-) -> int:  # fmt: skip
+def parse(data: U8, start: int, named: bool, limit: int, out: Columns) -> int:
     """Lines from ``start`` on into the columns, until the block ends or a column may be full.
 
-    ``data`` ends with a line feed. R6A's users go to ``context``, R6B's to ``flags``. Returns
-    where the next call goes on. Pools, items and events are numbered from 0 in each call;
-    ``counts`` is set to 0 first.
+    ``data`` ends with a line feed. Returns where the next call goes on. Pools, items and events
+    are numbered from 0 in each call.
     """
-    counts[:] = 0
-    used = np.zeros(_TABLE, np.uint8)
-    table = np.empty((_TABLE, 6), np.int64)
-    items = np.empty(MOST_ARTICLES, np.int32)
-    ids = np.empty(MOST_ARTICLES, np.int64)
-    lacking = np.empty(MOST_ARTICLES, np.int64)
-    now = np.zeros(4, np.int64)
-    of_user = np.empty((_WIDTH, 3), np.int32)
-    of_article = np.empty((_WIDTH, 3), np.int32)
-    pool_start, pool_length, number_of_pool = 0, -1, -1  # the pool that is remembered
-    offsets[0] = 0
+    out.counts[:] = 0
+    out.offsets[0] = 0
+    pool = Pool(
+        np.zeros(_TABLE, np.uint8), np.empty((_TABLE, 6), np.int64),
+        np.empty(MOST_ARTICLES, np.int32), np.empty(MOST_ARTICLES, np.int64),
+        np.empty(MOST_ARTICLES, np.int64), np.zeros(4, np.int64), np.full(5, -1, np.int64),
+        np.empty((_WIDTH, 3), np.int32), np.empty((_WIDTH, 3), np.int32),
+    )  # fmt: skip
     i = start
-    while i < data.shape[0]:
-        e, n_pools, n_members = counts[N_EVENTS], counts[N_POOLS], counts[N_MEMBERS]
-        if (
-            e >= time.shape[0] or n_members + MOST_ARTICLES > members.shape[0]
-            or n_pools + 2 > offsets.shape[0] or counts[_N_IDS] + MOST_ARTICLES > _ROOM
-            or counts[N_ITEMS] + MOST_ARTICLES > item_id.shape[0]
-            or counts[N_SLOW] + (MOST_ARTICLES + 1) * _WIDTH > slow.shape[0]
-        ):  # fmt: skip
-            break
-        counts[N_LINES] += 1
-        line = i
-        i = after_blanks(data, i)
-        if data[i] == 10 and i - line <= limit:
-            counts[EMPTY_LINE] += 1
-            i += 1
-            continue
-        strays = later = shown = 0
-        seen = _ALL
-        when, shown, click, after, why = header(data, i, named)
-        if why == OK:
-            i = after
-            if named:
-                after, strays = indicators(data, i, flags[e])
-            else:
-                after, seen, strays, later = vector(data, i, context[e], of_user)
-            if after < 0:
-                why = BAD_USER
-        if why == OK:
-            i = after
-            end = i + pool_length
-            if (
-                pool_length >= 0 and end < data.shape[0] and data[end] == 10
-                and same(data, pool_start, i, pool_length)
-            ):  # fmt: skip
-                i = end
-            else:
-                pool_start, pool_length, number_of_pool = i, -1, -1
-                i, why = candidates(
-                    data, i, named, counts[N_LINES], used, table, items, ids, lacking, now,
-                    item_id, features, slow, counts, of_article,
-                )  # fmt: skip
-                if why == OK:
-                    pool_length = i - pool_start
-        while data[i] != 10:
-            i += 1
-        if i - line > limit:
-            why = LONG
-        where = -1
-        if why == OK:
-            where, why = verdict(seen, now, ids, lacking, shown)
-        i += 1
-        if why != OK:
-            counts[why] += 1
-            if why < USER_LACKS and counts[FIRST_BAD] == 0:
-                counts[FIRST_BAD] = counts[N_LINES]
-                counts[FIRST_BAD + 1] = why
-            continue
-        if number_of_pool < 0:
-            number_of_pool = n_pools
-            size = now[_SIZE]
-            members[n_members : n_members + size] = items[:size]
-            offsets[n_pools + 1] = n_members + size
-            counts[N_POOLS] = n_pools + 1
-            counts[N_MEMBERS] = n_members + size
-        time[e] = when
-        pool[e] = number_of_pool
-        place[e] = where
-        reward[e] = click
-        note(slow, counts, 0, e, of_user, later)
-        counts[STRAY] += strays + now[_STRAYS]
-        counts[LACKING] += now[_LACK]
-        counts[N_EVENTS] = e + 1
+    while i < data.shape[0] and not full(out):
+        i = line(data, i, named, limit, out, pool)
     return i
