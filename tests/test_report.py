@@ -282,7 +282,7 @@ def test_wrong_figures_are_named() -> None:
 
 def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(whim.errors.WhimError, match=r"pip install 'whim\[plot\]'"):
+    with pytest.raises(whim.errors.WhimError, match=r"pip install 'whim-bandits\[plot\]'"):
         draw(samples.theorem().figures[0])
     assert "A</h2>" in report_page([finding()])
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whim.errors import InvalidInputError, WhimError
+from whim.errors import InvalidInputError
+from whim.extras import require
 
 if TYPE_CHECKING:
     from whim.evaluate import ReplayResult, SimulationResult
@@ -139,11 +140,8 @@ def check_targets(*, save: Path | None = None, plot: Path | None = None) -> None
         raise InvalidInputError(f"save must be a folder, got the file {str(save)!r}.")
     if plot is None:
         return
-    try:
-        from matplotlib.backend_bases import FigureCanvasBase
-    except ImportError as error:
-        raise WhimError("Figures need matplotlib: pip install 'whim[plot]'.") from error
-    kinds = sorted(FigureCanvasBase.filetypes)
+    backend = require("matplotlib.backend_bases", "plot", "Figures")
+    kinds = sorted(backend.FigureCanvasBase.filetypes)
     if plot.suffix.lower().removeprefix(".") not in kinds:
         raise InvalidInputError(f"plot must end in one of .{', .'.join(kinds)}, got {plot.name!r}.")
     if not plot.parent.is_dir():

@@ -256,9 +256,10 @@ def _check_save(save: Path | None) -> None:
 
 
 def _write(rows: list[dict[str, Any]], path: Path) -> None:
-    import polars
+    from whim.extras import require
+    from whim.files import write_atomic
 
-    part = path.with_name(f".{path.name}.part")
-    polars.DataFrame(rows, infer_schema_length=None, strict=False).write_parquet(part)
-    part.replace(path)
+    polars = require("polars", "logs", "Tables")
+    frame = polars.DataFrame(rows, infer_schema_length=None, strict=False)
+    write_atomic(path, frame.write_parquet)
     typer.echo(f"saved: {path}", err=True)

@@ -19,7 +19,7 @@ from whim.evaluate.intervals import (
     proportion,
     ratio_interval,
 )
-from whim.evaluate.outcome import axes, columns, write_frames
+from whim.evaluate.outcome import axes, columns, frame, write_frames
 from whim.types import F64, ArmId
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class ReplayResult:
         return self._with_the_log_s(over_runs, single)
 
     def rows(self, baseline: str | None = None) -> list[dict[str, Any]]:
-        """One row a policy; ``relative`` is against ``baseline``, by default the first policy."""
+        """One row per policy; ``relative`` is against ``baseline``, by default the first policy."""
         labels = list(self.runs)
         base = checks.choice("baseline", baseline or labels[0], tuple(labels))
         rows = []
@@ -222,9 +222,7 @@ class ReplayResult:
 
     def table(self, baseline: str | None = None) -> polars.DataFrame:
         """``rows`` as a frame."""
-        import polars
-
-        return polars.DataFrame(self.rows(baseline))
+        return frame(self.rows(baseline))
 
     def over_time(self, label: str, *, cumulative: bool = True) -> list[dict[str, float]]:
         """The rate in each part of the log, or up to its end, with interval and counts."""
@@ -254,8 +252,6 @@ class ReplayResult:
 
     def changes(self) -> polars.DataFrame:
         """Every change reported: policy, run, event of the log, arm, step, statistic."""
-        import polars
-
         rows = [
             {"policy": label, "run": r, "event": at, "arm": None if arm is None else str(arm)}
             | {"step": step, "statistic": statistic}
@@ -264,10 +260,9 @@ class ReplayResult:
             for at, arm, step, statistic in run.changes
         ]
         schema = {
-            "policy": polars.String, "run": polars.Int64, "event": polars.Int64,
-            "arm": polars.String, "step": polars.Int64, "statistic": polars.Float64,
+            "policy": str, "run": int, "event": int, "arm": str, "step": int, "statistic": float,
         }  # fmt: skip
-        return polars.DataFrame(rows, schema=schema)
+        return frame(rows, schema)
 
     def plot(self) -> Figure:
         """The average click rate so far against the share of the log seen, with 95 % bands."""
@@ -285,15 +280,13 @@ class ReplayResult:
 
     def save(self, folder: str | Path) -> Path:
         """Write ``over_time.parquet``, ``changes.parquet`` and ``result.json`` into a folder."""
-        import polars
-
         points = [
             {"policy": label, **point} for label in self.runs for point in self.over_time(label)
         ]
         numbers = ("share", "ctr", "ctr_low", "ctr_high", "matched", "reward")
-        schema = {"policy": polars.String} | dict.fromkeys(numbers, polars.Float64)
+        schema: dict[str, type] = {"policy": str} | dict.fromkeys(numbers, float)
         return write_frames(
             folder,
             {"settings": self.settings, "policies": self.rows()},
-            {"over_time": polars.DataFrame(points, schema=schema), "changes": self.changes()},
+            {"over_time": frame(points, schema), "changes": self.changes()},
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from whim.errors import InvalidInputError
+from whim.files import write_atomic
 
 __all__ = ["Curve", "Figure", "Findings", "Table"]
 
@@ -99,9 +100,7 @@ class Findings:
     def save(self, path: Path) -> None:
         """Write as JSON, whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=1), "utf-8")
-        part.replace(path)
+        write_atomic(path, json.dumps({"format": FORMAT, **asdict(self)}, indent=1))
 
     @classmethod
     def load(cls, path: Path) -> Findings:

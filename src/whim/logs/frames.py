@@ -12,6 +12,7 @@ import numpy as np
 
 from whim.checks import LARGEST
 from whim.errors import InvalidInputError, LogFileError
+from whim.extras import require
 from whim.types import F64, ArmId
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Items(NamedTuple):
 
 def scan(file: Path, kind: str) -> pl.LazyFrame:
     """The file, unread; a CSV's columns as text, so that a bad cell costs its row only."""
+    require("polars", "logs", "CSV and Parquet files")
     import polars as pl
 
     if not file.is_file():

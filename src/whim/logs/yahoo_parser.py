@@ -334,7 +334,7 @@ def pool_number(out: Columns, pool: Pool) -> int:
         out.counts[N_POOLS] = number + 1
         out.counts[N_MEMBERS] = start + size
         pool.last[_NUMBER] = number
-    return pool.last[_NUMBER]
+    return int(pool.last[_NUMBER])
 
 
 @lean
@@ -384,7 +384,7 @@ def line(data: U8, start: int, named: bool, limit: int, out: Columns, pool: Pool
 def full(out: Columns) -> bool:
     """Whether another line might not fit into the columns."""
     counts = out.counts
-    return (
+    return bool(
         counts[N_EVENTS] >= out.time.shape[0]
         or counts[N_MEMBERS] + MOST_ARTICLES > out.members.shape[0]
         or counts[N_POOLS] + 2 > out.offsets.shape[0]

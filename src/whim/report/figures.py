@@ -1,7 +1,7 @@
 """Figures of findings: drawn by matplotlib, for a file or as SVG inside a page.
 
 A page's SVG takes its colours from CSS variables, so one drawing serves light, dark and paper.
-matplotlib is imported when something is drawn (``pip install 'whim[plot]'``).
+matplotlib is imported when something is drawn (the extra ``plot``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from whim.checks import choice
-from whim.errors import InvalidInputError, WhimError
+from whim.errors import InvalidInputError
 from whim.experiments.findings import Curve, Figure
+from whim.extras import require
 from whim.report.looks import LIGHT, colour_name, dashes, marker, slots
 from whim.report.ticks import number, ticks
 from whim.types import F64
@@ -321,10 +322,7 @@ def _words(drawing: Drawing, axes: Axes, figure: Figure) -> None:
 @contextmanager
 def _style(text: str = "none") -> Iterator[None]:
     """Matplotlib's defaults and ours in place of the user's settings, which come back after."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise WhimError("Figures need matplotlib: pip install 'whim[plot]'.") from error
+    matplotlib = require("matplotlib", "plot", "Figures")
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(
