@@ -341,6 +341,20 @@ def test_replay_refuses(arguments: list[str], line: str, log: Path) -> None:
 # -- Ctrl-C ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("seconds", [0.05, 0.3, 1.0])
+def test_an_interrupt_in_the_first_seconds_is_one_line(seconds: float) -> None:
+    """While Python imports, and while workers do, to which the terminal sends it as well."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import whim_command; whim_command.main()", "simulate", "--runs",
+         "100000", "--jobs", "2"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    time.sleep(seconds)
+    os.killpg(process.pid, signal.SIGINT)
+    out, error = process.communicate(timeout=60)
+    assert (process.returncode, out, error) == (130, "", "\nwhim: interrupted\n")
+
+
 def test_an_interrupt_on_a_terminal_leaves_it_clean() -> None:
     """The bar is wiped and the cursor shown again."""
     ours, theirs = pty.openpty()

@@ -11,6 +11,7 @@ __all__ = ["EXTRAS", "install", "require"]
 
 # extra -> what it is for, and the packages that must be there; ``whim doctor`` lists them
 EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "cli": ("the command line", ("rich", "typer")),
     "logs": ("CSV, Parquet and Open Bandit files, tables as frames, saved results", ("polars",)),
     "runs": ("runs over several processes", ("joblib", "threadpoolctl")),
     "plot": ("figures", ("matplotlib",)),
@@ -39,12 +40,12 @@ def install(extra: str) -> str:
 def require(package: str, extra: str, what: str) -> Any:
     """Import a package; where it is missing, say what needs it and which extra has it.
 
-    >>> require("json", "plot", "Figures").loads("1")
+    >>> require("json", "plot", "Figures need").loads("1")
     1
     """
     try:
         return importlib.import_module(package)
     except ImportError as error:
         raise WhimError(
-            f"{what} need {error.name or package}, which is not installed: {install(extra)}."
+            f"{what} {error.name or package}, which is not installed: {install(extra)}."
         ) from error

@@ -140,7 +140,7 @@ def check_targets(*, save: Path | None = None, plot: Path | None = None) -> None
         raise InvalidInputError(f"save must be a folder, got the file {str(save)!r}.")
     if plot is None:
         return
-    backend = require("matplotlib.backend_bases", "plot", "Figures")
+    backend = require("matplotlib.backend_bases", "plot", "Figures need")
     kinds = sorted(backend.FigureCanvasBase.filetypes)
     if plot.suffix.lower().removeprefix(".") not in kinds:
         raise InvalidInputError(f"plot must end in one of .{', .'.join(kinds)}, got {plot.name!r}.")

@@ -259,7 +259,7 @@ def _write(rows: list[dict[str, Any]], path: Path) -> None:
     from whim.extras import require
     from whim.files import write_atomic
 
-    polars = require("polars", "logs", "Tables")
+    polars = require("polars", "logs", "Tables need")
     frame = polars.DataFrame(rows, infer_schema_length=None, strict=False)
     write_atomic(path, frame.write_parquet)
     typer.echo(f"saved: {path}", err=True)

@@ -129,13 +129,13 @@ def columns(name: str, interval: tuple[float, float, float]) -> dict[str, float]
 
 def frame(data: Any, schema: Any = None) -> polars.DataFrame:
     """Rows or columns as a frame."""
-    made: polars.DataFrame = require("polars", "logs", "Tables").DataFrame(data, schema=schema)
+    made: polars.DataFrame = require("polars", "logs", "Tables need").DataFrame(data, schema=schema)
     return made
 
 
 def axes() -> tuple[Figure, Any]:
     """A figure and its axes."""
-    made = require("matplotlib.figure", "plot", "Figures")
+    made = require("matplotlib.figure", "plot", "Figures need")
     figure: Figure = made.Figure(figsize=(7, 4.2), layout="constrained")
     ax = figure.subplots()
     ax.spines[["top", "right"]].set_visible(False)

@@ -10,9 +10,11 @@ import asyncio
 import contextlib
 import functools
 import os
+import signal
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
+from multiprocessing import resource_tracker
 from typing import Any
 
 from whim import checks
@@ -123,7 +125,7 @@ def _outputs(
         return _ray(call, left, address)
     if jobs == 1 or len(left) == 1:  # needs nothing but numpy and numba
         return _here(call, left)
-    joblib = require("joblib", "runs", "Runs over several processes (jobs other than 1)")
+    joblib = require("joblib", "runs", "Runs over several processes (jobs other than 1) need")
     workers = min(joblib.cpu_count() if jobs == -1 else jobs, len(left))
     return _here(call, left) if workers == 1 else _processes(call, left, workers)
 
@@ -197,7 +199,8 @@ def _processes(call: Callable[..., tuple[int, Any]], left: dict[int, Any], worke
                 max_nbytes=None,
                 return_as="generator_unordered",
             )
-        outputs = pool(calls())
+        with _interrupts_blocked():
+            outputs = pool(calls())
         try:
             with _stopping(outputs):
                 for place, result in outputs:
@@ -209,6 +212,23 @@ def _processes(call: Callable[..., tuple[int, Any]], left: dict[int, Any], worke
             suspects = [place for place in sorted(under_way) if deaths[place] >= _DEATHS]
             if suspects:
                 raise WhimError(_given_up(suspects, left)) from error
+
+
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes started within are deaf to Ctrl-C, which a terminal sends to all of them.
+
+    The one that was started answers it, and ends the others.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # which unblocks the signal, so it comes first
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _given_up(suspects: list[int], left: dict[int, Any]) -> str:
@@ -225,7 +245,7 @@ def _dask(call: Callable[..., tuple[int, Any]], left: dict[int, Any], address: s
     Through dask's own futures: joblib's dask backend waits for ever when dask gives a task up
     (the error reaches no callback), and sends tasks in batches that are lost together.
     """
-    distributed = require("distributed", "cluster", "Runs on a dask cluster")
+    distributed = require("distributed", "cluster", "Runs on a dask cluster need")
     try:
         client = distributed.Client(address, set_as_default=False, timeout=_PATIENCE)
     except (OSError, ValueError) as error:
@@ -261,7 +281,7 @@ def _ray(
     The backend gives no results before the last: rounds of a few tasks a core, so that progress
     shows and the store fills.
     """
-    what = "Runs on a ray cluster"
+    what = "Runs on a ray cluster need"
     ray = require("ray", "ray", what)
     joblib = require("joblib", "runs", what)
     require("ray.util.joblib", "ray", what).register_ray()

@@ -30,7 +30,7 @@ class Items(NamedTuple):
 
 def scan(file: Path, kind: str) -> pl.LazyFrame:
     """The file, unread; a CSV's columns as text, so that a bad cell costs its row only."""
-    require("polars", "logs", "CSV and Parquet files")
+    require("polars", "logs", "CSV and Parquet files need")
     import polars as pl
 
     if not file.is_file():

@@ -17,7 +17,7 @@ _BREAKS = re.compile(r"[ _-]+")
 
 
 def _package(name: str) -> Any:
-    return require(name, "features", "LastFM's features")
+    return require(name, "features", "LastFM's features need")
 
 
 def one_thread() -> Any:

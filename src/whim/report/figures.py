@@ -322,7 +322,7 @@ def _words(drawing: Drawing, axes: Axes, figure: Figure) -> None:
 @contextmanager
 def _style(text: str = "none") -> Iterator[None]:
     """Matplotlib's defaults and ours in place of the user's settings, which come back after."""
-    matplotlib = require("matplotlib", "plot", "Figures")
+    matplotlib = require("matplotlib", "plot", "Figures need")
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(
