@@ -11,6 +11,8 @@ import polars
 import pytest
 
 import whim
+from whim.report import read_folder
+from whim.report.page import report_page
 
 OLD = Path(__file__).parent / "data" / "written_by_0.1"
 EXPECTED: dict[str, Any] = json.loads((OLD / "expected.json").read_text())
@@ -68,3 +70,20 @@ def test_old_results_hold_what_new_ones_do(kind: str, frame: str, tmp_path: Path
     new_frame = polars.read_parquet(tmp_path / "new" / f"{frame}.parquet")
     same = polars.col("policy").is_in(new_frame["policy"].unique().to_list())
     assert new_frame.equals(old_frame.filter(same))
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (
+            "replay",
+            ["Replay of uniform.whim", "169 of 600", "Average reward over time"],
+        ),
+        ("simulation", ["Regret in a simulated world", "told the truth", "Regret over time"]),
+    ],
+)
+def test_old_results_make_a_page(kind: str, words: list[str]) -> None:
+    [result] = read_folder(OLD / kind)
+    page = report_page([result])
+    assert [word for word in words if word not in page] == []
+    assert all(np.isfinite(curve.y).all() for figure in result.figures for curve in figure.curves)

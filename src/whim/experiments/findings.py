@@ -116,7 +116,11 @@ class Findings:
             ]
             data["headline"] = [(label, paper, ours) for label, paper, ours in data["headline"]]
             return cls(**data)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except KeyError as error:
             raise InvalidInputError(
-                f"{path} must be the findings of an experiment: {error}."
+                f"{path} must be the result of an experiment, got a file without {error}."
+            ) from error
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise InvalidInputError(
+                f"{path} must be the result of an experiment: {error}."
             ) from error

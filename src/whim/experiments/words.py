@@ -16,7 +16,7 @@ def whole(i: Interval) -> str:
     >>> whole(Interval(2632.4, 2400.8, 2869.9))
     '2,632 [2,401, 2,870]'
     """
-    return f"{i.value:,.0f}" + between(f"{i.low:,.0f}", f"{i.high:,.0f}")
+    return (f"{i.value:,.0f}" + between(f"{i.low:,.0f}", f"{i.high:,.0f}")).replace("-", "−")
 
 
 def between(low: str, high: str) -> str:
@@ -50,7 +50,7 @@ def rate(i: Interval) -> str:
     """
     if math.isnan(i.value):
         return "–"
-    return f"{i.value:.4f}" + between(f"{i.low:.4f}", f"{i.high:.4f}")
+    return (f"{i.value:.4f}" + between(f"{i.low:.4f}", f"{i.high:.4f}")).replace("-", "−")
 
 
 def count(value: float, digits: int = 1) -> str:

@@ -1,4 +1,4 @@
-"""The findings of a folder, in the order in which a report tells them."""
+"""The results of a folder, in the order in which a report shows them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from whim.errors import InvalidInputError
 from whim.experiments import EXPERIMENTS, Findings
+from whim.report.saved import is_saved_run, read_saved_run
 
 __all__ = ["read_folder"]
 
@@ -18,13 +19,17 @@ def read_folder(folder: Path) -> list[Findings]:
     folder = Path(folder)
     if not folder.is_dir():
         what = "a file" if folder.exists() else "nothing there"
-        raise InvalidInputError(f"folder must be a folder of findings, got {folder}: {what}.")
-    found = [Findings.load(path) for path in sorted(folder.glob("*.json"))]
-    if not found:
+        raise InvalidInputError(f"folder must be a folder of results, got {folder}: {what}.")
+    files = sorted(folder.glob("*.json"))
+    if not files:
         raise InvalidInputError(
-            f"folder must hold findings (*.json, as 'whim paper' writes), got {folder}: none there."
+            f"folder must hold results (*.json, as 'whim paper', 'whim simulate --save' and "
+            f"'whim replay --save' write), got {folder}: none there."
         )
-    return sorted(found, key=_place)
+    results = [
+        read_saved_run(file) if is_saved_run(file) else Findings.load(file) for file in files
+    ]
+    return sorted(results, key=_place)
 
 
 def _place(findings: Findings) -> tuple[int, int, str]:
