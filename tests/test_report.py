@@ -22,15 +22,15 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import whim
-from tests import findings as samples
+from tests import sample_results as samples
 from whim.cli.app import app
 from whim.cli.report import report
 from whim.errors import InvalidInputError
-from whim.experiments import Curve, Figure, Findings, Table
+from whim.experiments import Curve, ExperimentResult, Figure, Table
 from whim.report import headline_table, read_folder, save_figure, write_report
 from whim.report.figures import draw, svg
-from whim.report.looks import DARK, LIGHT, colour_name, dashes, slots
 from whim.report.page import report_page
+from whim.report.style import DARK, LIGHT, colour_name, dashes, slots
 from whim.report.ticks import number, ticks
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -79,11 +79,11 @@ def page(text: str) -> Page:
     return Page(text)
 
 
-def finding(**fields: object) -> Findings:
+def finding(**fields: object) -> ExperimentResult:
     plain: dict[str, object] = {
         "id": "a/b", "title": "A", "summary": "", "command": "", "settings": {},
     }  # fmt: skip
-    return Findings(**{**plain, **fields})  # type: ignore[arg-type]
+    return ExperimentResult(**{**plain, **fields})  # type: ignore[arg-type]
 
 
 def test_the_page_is_whole_and_its_ids_are_its_own(text: str, page: Page) -> None:

@@ -97,19 +97,19 @@ def convert(
 
     Whatever goes wrong, nothing half-made is left under the log's name.
     """
-    from whim.cli.bar import bar
+    from whim.cli.progress import bar
     from whim.logs import FORMATS
     from whim.logs.readers import convert as read
     from whim.logs.readers import format_of
 
-    given: dict[str, Any] = {
+    flags: dict[str, Any] = {
         "logging": logging, "arm": arm, "reward": reward, "time": time, "propensity": propensity,
         "candidates": candidates, "separator": separator, "items": items, "item_id": item_id,
         "context": _list(context), "item_features": _list(item_features), "seed": seed,
         "arms": arms if arms in ("all", "seen", None) else _list(arms), "n_others": n_others,
         "min_ratings": min_ratings, "protocol": protocol, "jobs": jobs, "strict": strict or None,
     }  # fmt: skip
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in flags.items() if value is not None}
     options |= dict(_named(text) for text in option or [])
     kind = format_of(sources) if format is None else format
     if kind in FORMATS[:2] and jobs is None:
@@ -123,8 +123,8 @@ def convert(
             advance(done)
 
         log = read(sources, to, format=kind, overwrite=overwrite, progress=more, **options)
-    found = summary(log)
-    typer.echo(json.dumps(found, indent=2, ensure_ascii=False) if as_json else _told(found))
+    made = summary(log)
+    typer.echo(json.dumps(made, indent=2, ensure_ascii=False) if as_json else _text(made))
 
 
 def summary(log: Log) -> dict[str, Any]:
@@ -145,18 +145,18 @@ def summary(log: Log) -> dict[str, Any]:
     }
 
 
-def _told(found: dict[str, Any]) -> str:
+def _text(made: dict[str, Any]) -> str:
     lines = [
-        f"{found['log']}: {found['events']:,} events, {found['arms']:,} arms, "
-        f"{found['pools']:,} pools; logging {found['logging'] or 'unknown'}",
-        f"read {found['read']:,} lines as {found['reader']}",
+        f"{made['log']}: {made['events']:,} events, {made['arms']:,} arms, "
+        f"{made['pools']:,} pools; logging {made['logging'] or 'unknown'}",
+        f"read {made['read']:,} lines as {made['reader']}",
     ]
-    dropped: dict[str, int] = found["dropped"]
+    dropped: dict[str, int] = made["dropped"]
     lines.append(f"dropped {sum(dropped.values()):,}" + (":" if dropped else ""))
     lines += [f"  {count:>9,}  {reason}" for reason, count in dropped.items()]
-    if found["warnings"]:
+    if made["warnings"]:
         lines.append("noticed:")
-        lines += [f"  {count:>9,}  {what}" for what, count in found["warnings"].items()]
+        lines += [f"  {count:>9,}  {what}" for what, count in made["warnings"].items()]
     return "\n".join(lines)
 
 

@@ -83,10 +83,10 @@ def _blas() -> list[dict[str, Any]] | None:
     from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
     return [
-        {"library": found["internal_api"], "version": found["version"],
-         "threads": found["num_threads"]}
-        for found in threadpool_info()
-        if found["user_api"] == "blas"
+        {"library": library["internal_api"], "version": library["version"],
+         "threads": library["num_threads"]}
+        for library in threadpool_info()
+        if library["user_api"] == "blas"
     ]  # fmt: skip
 
 

@@ -51,7 +51,7 @@ def replay(
     """
     from whim import checks, logs
     from whim.cli import show, specs
-    from whim.cli.bar import bar, processes
+    from whim.cli.progress import bar, processes
     from whim.evaluate import replay as play
 
     opened = logs.open(log)
@@ -92,17 +92,17 @@ def replay(
 
 
 def _usual(source: Source) -> list[str]:
-    found = [
+    usual = [
         "random",
         "LinUCB=linucb-disjoint:alpha=0.2",
         "PSLinUCB=pslinucb-disjoint:alpha=0.2,window=1000,threshold=0.025",
     ]
     if 0 < source.n_features * source.n_item_features <= _WIDEST:
-        found += [
+        usual += [
             "LinUCB hybrid=linucb-hybrid:alpha=0.15",
             "PSLinUCB hybrid=pslinucb-hybrid:alpha=0.15,window=1200,threshold=0.03",
         ]
-    return found
+    return usual
 
 
 def _print_rates(rows: list[dict[str, Any]], baseline: str) -> None:

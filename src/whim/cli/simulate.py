@@ -80,12 +80,12 @@ def simulate(
 ) -> None:
     """Play policies in a world that knows its truth, and compare their regret.
 
-    Without --policy: LinUCB, PSLinUCB and LinUCB told the truth. The defaults are the paper's
+    Without --policy: LinUCB, PSLinUCB and an oracle. The defaults are the paper's
     synthetic experiment (ten runs of its hundred) with each arm changing at its own times.
     """
     from whim import checks
     from whim.cli import show, specs
-    from whim.cli.bar import bar, processes
+    from whim.cli.progress import bar, processes
     from whim.errors import InvalidInputError
     from whim.evaluate import simulate as play
 
@@ -93,11 +93,11 @@ def simulate(
         "n_arms": arms, "n_features": features, "period": period, "law": law, "users": users,
         "noise": noise, "asynchronous": False if synchronous else None,
     }  # fmt: skip
-    given = {name: value for name, value in flags.items() if value is not None}
+    chosen = {name: value for name, value in flags.items() if value is not None}
     more = specs.settings("set", set_ or [])
-    for name in given.keys() & more.keys():
+    for name in chosen.keys() & more.keys():
         raise InvalidInputError(f"{name} must be given once, got it by its option and by --set.")
-    made, params, source = specs.world(world, given | more)
+    made, params, source = specs.world(world, chosen | more)
     own = {"alpha": alpha, "window": window, "threshold": threshold}
     own = {name: value for name, value in own.items() if value is not None}
     if policy and own:
@@ -127,16 +127,16 @@ def simulate(
         "[low, high] are 95 % intervals over runs. Found, missed and false are changes a run; "
         "the delay is a median."
         + (
-            "\n'told the truth' restarts LinUCB at the true change points: the reference for "
+            "\nThe oracle restarts LinUCB at the true change points: the reference for "
             "every detector."
-            if "told the truth" in policies
+            if "oracle" in policies
             else ""
         )
     )
 
 
 def _usual(source: Source, params: dict[str, Any], own: dict[str, Any]) -> list[str]:
-    """LinUCB, PSLinUCB and the one that is told the truth, with the paper's parameters."""
+    """LinUCB, PSLinUCB and the oracle, with the paper's parameters."""
     payoff = "hybrid" if source.n_item_features else "disjoint"
     clicks = params["kind"] == "news" or params.get("rewards") == "bernoulli"
     usual = _CLICKS[payoff] if clicks else _LINEAR
@@ -144,13 +144,13 @@ def _usual(source: Source, params: dict[str, Any], own: dict[str, Any]) -> list[
         own.get(name, value)
         for name, value in zip(("alpha", "window", "threshold"), usual, strict=True)
     )
-    found = [
+    policies = [
         f"LinUCB=linucb-{payoff}:alpha={alpha}",
         f"PSLinUCB=pslinucb-{payoff}:alpha={alpha},window={window},threshold={threshold}",
     ]
     if params["kind"] != "drifting":  # it has no change points to tell
-        found.append(f"told the truth=oracle-restart:policy=linucb-{payoff},alpha={alpha}")
-    return found
+        policies.append(f"oracle=oracle-restart:policy=linucb-{payoff},alpha={alpha}")
+    return policies
 
 
 def _print_regret(rows: list[dict[str, Any]], baseline: str) -> None:

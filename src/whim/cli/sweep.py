@@ -90,8 +90,8 @@ def sweep(
     kept = TaskStore(store)
     if store == _STORE:
         (store / ".gitignore").write_text("*\n")  # results are not for a repository
-    found = _run(work, tasks, kept, jobs=jobs, engine=engine, address=address)
-    groups = [found[i : i + runs] for i in range(0, len(found), runs)]
+    results = _run(work, tasks, kept, jobs=jobs, engine=engine, address=address)
+    groups = [results[i : i + runs] for i in range(0, len(results), runs)]
     each = [
         {**combination, "run_seed": seed, "run": run, **result}
         for combination, group in zip(combinations, groups, strict=True)
@@ -142,8 +142,8 @@ def _work(
         base = {"world": params, "horizon": horizon}
         return _Work(world_run, base, source, horizon, "regret")
     opened = logs.open(str(log))
-    given = {name: value for name, value in of_log.items() if value is not None}
-    base = log_settings(opened, **given)
+    options = {name: value for name, value in of_log.items() if value is not None}
+    base = log_settings(opened, **options)
     sizes = opened.n_features, opened.n_item_features
     source = specs.Source(opened.path.name, *sizes, knows_truth=False)
     steps = opened.n_events * base["sample"] * base["first"]
@@ -155,19 +155,19 @@ def _made(spec: Spec, combinations: list[dict[str, Any]], source: Source) -> lis
     from whim.cli import specs
     from whim.evaluate.tasks import make_policy
 
-    found = []
+    policies = []
     for combination in combinations:
         params = specs.complete(spec.name, {**spec.params, **combination}, source)
         make_policy(spec.name, params)
-        found.append({"name": spec.name, "params": params})
-    return found
+        policies.append({"name": spec.name, "params": params})
+    return policies
 
 
 def _run(
     work: _Work, tasks: list[dict[str, Any]], kept: TaskStore, *, jobs: int, **where: Any
 ) -> list[Any]:
     """Do what is not in the store yet; says how much is, also when it is stopped."""
-    from whim.cli.bar import bar, processes
+    from whim.cli.progress import bar, processes
     from whim.evaluate import spread
 
     done = sum(kept.get(work.function, task) is not None for task in tasks)
@@ -187,7 +187,7 @@ def _summary(
     """One row of the table: means over runs."""
     import numpy as np
 
-    from whim.evaluate.outcome import columns
+    from whim.evaluate.simulation_result import columns
 
     row = {**combination, **columns(metric, _interval(runs, metric, sample)), "runs": len(runs)}
     more = ["reward", "changes"]

@@ -36,7 +36,7 @@ def warm(
     """
     import time
 
-    from whim.cli.bar import bar, processes
+    from whim.cli.progress import bar, processes
     from whim.evaluate.warm import warm as compile_all
 
     made = examples(policy or None)
@@ -56,12 +56,12 @@ def examples(specs: list[str] | None = None) -> list[Policy]:
     if specs is None:
         # OracleRestart runs the code of the policy inside it
         names = [name for name in POLICIES if name != "oracle-restart"]
-        asked = [(name, v) for name in names for v in _VARIANTS.get(name, [{}])]
+        wanted = [(name, v) for name in names for v in _VARIANTS.get(name, [{}])]
     else:
-        asked = [(spec.name, spec.params) for spec in map(parse_policy, specs)]
+        wanted = [(spec.name, spec.params) for spec in map(parse_policy, specs)]
     source = Source("this", 2, 2, knows_truth=False)
     policies: list[Policy] = []
-    for name, params in asked:
+    for name, params in wanted:
         required = _required(name)
         params = {key: value for key, value in _VALUES.items() if key in required} | params
         if params.get("groups") != "given":  # else there is nothing to complete

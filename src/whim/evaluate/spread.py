@@ -90,9 +90,9 @@ def spread(
     left = dict(enumerate(results))
     if store is not None:
         for place, task in enumerate(results):
-            found = store.get(function, task)
-            if found is not None:
-                results[place] = found
+            stored = store.get(function, task)
+            if stored is not None:
+                results[place] = stored
                 del left[place]
     done = len(results) - len(left)
     if progress is not None and done:

@@ -12,9 +12,9 @@ import whim.policies as whim
 from whim.evaluate import Interval, band
 from whim.evaluate.follow import Follower
 from whim.evaluate.spread import spread
-from whim.experiments import words
-from whim.experiments.findings import Figure, Findings, Table
+from whim.experiments import formatting as fmt
 from whim.experiments.options import Options
+from whim.experiments.result import ExperimentResult, Figure, Table
 from whim.policies.walk import EACH, Stretch
 from whim.types import F64
 from whim.worlds import Episode, GroupedLinear
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
     restarts: int
 
 
-def groups(options: Options) -> Findings:
+def groups(options: Options) -> ExperimentResult:
     """Regret of one model a group and one an arm, where arms are alike and where some are not."""
     began = time.monotonic()
     size = QUICK if options.quick else FULL
@@ -69,13 +69,13 @@ def groups(options: Options) -> Findings:
     at_end = {cell: _interval(np.array([o.regret[-1] for o in got])) for cell, got in cells.items()}
     best, own = at_end[0.0, _GIVEN], at_end[0.0, _OWN]
     part = best.value / own.value
-    return Findings(
+    return ExperimentResult(
         id="beyond/groups",
         title="Arms in groups: one model for arms that are alike",
         summary=f"Where the arms of a group are alike, one model a group loses {part:.2f} of what "
-        f"one model an arm does: {words.whole(best)} against {words.whole(own)}. "
+        f"one model an arm does: {fmt.whole(best)} against {fmt.whole(own)}. "
         f"With {SHARES[1]:.0%} of arms unlike their group it is "
-        f"{words.whole(at_end[SHARES[1], _GIVEN])} against {words.whole(at_end[SHARES[1], _OWN])}.",
+        f"{fmt.whole(at_end[SHARES[1], _GIVEN])} against {fmt.whole(at_end[SHARES[1], _OWN])}.",
         command=options.command("beyond/groups"),
         settings={
             "runs": runs,
@@ -153,11 +153,11 @@ def _table(cells: dict[tuple[float, str], list[Outcome]]) -> Table:
     for (share, label), got in cells.items():
         grouped = label in (_GIVEN, _FOUND)
         counts = [
-            words.count(float(np.mean([getattr(o, name) for o in got])))
+            fmt.count(float(np.mean([getattr(o, name) for o in got])))
             for name in ("found", "testable", "false", "restarts")
         ]
         seen = [f"{counts[0]} of {counts[1]}" if share else "–", counts[2], counts[3]]
-        regret = words.whole(_interval(np.array([o.regret[-1] for o in got])))
+        regret = fmt.whole(_interval(np.array([o.regret[-1] for o in got])))
         rows.append([f"{share:.0%}", label, regret, *(seen if grouped else ["–"] * 3)])
     return Table(
         title="Regret at the end, and what left its group",
@@ -174,7 +174,7 @@ def _table(cells: dict[tuple[float, str], list[Outcome]]) -> Table:
 def _figure(share: float, cells: dict[tuple[float, str], list[Outcome]], horizon: int) -> Figure:
     x = np.linspace(horizon / POINTS, horizon, POINTS).tolist()
     curves = [
-        words.curve(label, x, band(np.array([o.regret for o in cells[share, label]])))
+        fmt.curve(label, x, band(np.array([o.regret for o in cells[share, label]])))
         for label in LABELS
     ]
     return Figure(

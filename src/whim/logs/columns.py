@@ -130,16 +130,16 @@ def shapes(meta: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
     """The dtype and shape of every column that a log with this ``meta`` has."""
     n, d, m = meta["n_events"], meta["n_features"], meta["n_item_features"]
     items = meta["n_items"]
-    found = {
+    sizes = {
         "time": (n,), "context": (n, d), "pool": (n,), "logged": (n,), "reward": (n,),
         "propensity": (n,), "pool_offsets": (meta["n_pools"] + 1,),
         "pool_items": (meta["n_members"],), "item_arm": (items,), "item_features": (items, m),
         "item_first": (items,),
     }  # fmt: skip
     if not meta["propensities"]:
-        del found["propensity"]
+        del sizes["propensity"]
     dtypes = COLUMNS | {"context": CONTEXT_DTYPES[meta["context_dtype"]]}
-    return {name: (dtypes[name], shape) for name, shape in found.items()}
+    return {name: (dtypes[name], shape) for name, shape in sizes.items()}
 
 
 def open(path: str | os.PathLike[str]) -> Log:

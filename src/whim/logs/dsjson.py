@@ -208,29 +208,29 @@ class _Reading:
 
     def _event(self, line: bytes) -> _Event:
         try:
-            told = json.loads(line, parse_constant=_no_number)
+            entry = json.loads(line, parse_constant=_no_number)
             if b"\\u" in line:
-                json.dumps(told, ensure_ascii=False).encode()  # half a character cannot be kept
+                json.dumps(entry, ensure_ascii=False).encode()  # half a character cannot be kept
         except (ValueError, RecursionError):
             raise _Bad("json") from None
-        if not isinstance(told, dict):
+        if not isinstance(entry, dict):
             raise _Bad("json")
-        about = told.get("c")
+        about = entry.get("c")
         if not isinstance(about, dict):
-            raise _Bad("dangling" if "RewardValue" in told else "actions")
-        if "_outcomes" in told or "_slots" in about:
+            raise _Bad("dangling" if "RewardValue" in entry else "actions")
+        if "_outcomes" in entry or "_slots" in about:
             raise _Bad("slots")
-        if told.get("_skipLearn") is True:
+        if entry.get("_skipLearn") is True:
             raise _Bad("skipped")
-        if told.get("pdrop") == 1:
+        if entry.get("pdrop") == 1:
             raise _Bad("dropped")
         actions = about.get("_multi")
         if not isinstance(actions, list) or not actions:
             raise _Bad("actions")
         if not all(isinstance(action, dict) for action in actions):
             raise _Bad("actions")
-        place = _shown(told, len(actions))
-        cost = told.get("_label_cost")
+        place = _shown(entry, len(actions))
+        cost = entry.get("_label_cost")
         if not _is_number(cost):
             raise _Bad("cost")
         arms = [self._arm(action) for action in actions]
@@ -242,8 +242,8 @@ class _Reading:
         except RecursionError:
             raise _Bad("json") from None
         return _Event(
-            _time(told.get("Timestamp")), context, arms, features, place, 0.0 - cost,
-            _probability(told, place) if self._weighted else None,
+            _time(entry.get("Timestamp")), context, arms, features, place, 0.0 - cost,
+            _probability(entry, place) if self._weighted else None,
         )  # fmt: skip
 
 
@@ -266,12 +266,12 @@ def _is_number(value: Any) -> TypeGuard[float]:
     return abs(value) <= LARGEST
 
 
-def _shown(told: dict[str, Any], n: int) -> int:
+def _shown(entry: dict[str, Any], n: int) -> int:
     """The place of the action that was shown."""
-    order = told.get("a")
+    order = entry.get("a")
     for value, first in (
-        (told.get("_label_Action"), 1),
-        (told.get("_labelIndex"), 0),
+        (entry.get("_label_Action"), 1),
+        (entry.get("_labelIndex"), 0),
         (order[0] if isinstance(order, list) and order else None, 1),
     ):
         if value is not None:
@@ -281,28 +281,28 @@ def _shown(told: dict[str, Any], n: int) -> int:
     raise _Bad("action")
 
 
-def _probability(told: dict[str, Any], place: int) -> float:
+def _probability(entry: dict[str, Any], place: int) -> float:
     """``_label_probability``, or that of the shown action in ``p``, in the order of ``a``."""
-    found = told.get("_label_probability")
-    if found is None:
-        order, chances = told.get("a"), told.get("p")
+    chance = entry.get("_label_probability")
+    if chance is None:
+        order, chances = entry.get("a"), entry.get("p")
         if isinstance(order, list) and isinstance(chances, list) and place + 1 in order:
             at = order.index(place + 1)
-            found = chances[at] if at < len(chances) else None
-    if not _is_number(found) or not 0 < found <= 1:
+            chance = chances[at] if at < len(chances) else None
+    if not _is_number(chance) or not 0 < chance <= 1:
         raise _Bad("propensity")
-    return float(found)
+    return float(chance)
 
 
 def _time(text: Any) -> int | None:
     if text is None:
         return None
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         raise _Bad("time") from None
-    found = found if found.tzinfo else found.replace(tzinfo=UTC)
-    return math.floor(found.timestamp())
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return math.floor(moment.timestamp())
 
 
 # -- ids and features -------------------------------------------------------------------------
@@ -342,17 +342,17 @@ def _id_at(path: str) -> Callable[[dict[str, Any]], ArmId]:
 
 
 def _features(
-    told: dict[str, Any], vector: str, but: tuple[str, ...]
+    entry: dict[str, Any], vector: str, but: tuple[str, ...]
 ) -> dict[str, float] | list[float]:
     """Features by flattened name; or the vector that Whim's own export says it was."""
-    straight = told.get(vector)
+    straight = entry.get(vector)
     if isinstance(straight, list) and all(_is_number(value) for value in straight):
         return [float(value) for value in straight]
-    found: dict[str, float] = {}
-    for name, value in told.items():
+    values: dict[str, float] = {}
+    for name, value in entry.items():
         if name not in but and not name.startswith("_"):
-            _flatten(name, value, found)
-    return found
+            _flatten(name, value, values)
+    return values
 
 
 def _flatten(name: str, value: Any, into: dict[str, float]) -> None:
@@ -383,17 +383,17 @@ class _Places:
         self._straight: int | None = None
         self.names: list[str] = []
 
-    def look(self, found: dict[str, float] | list[float]) -> None:
+    def look(self, features: dict[str, float] | list[float]) -> None:
         """Take note of an event's features, before any is written."""
         if self._size is not None:
             return
-        if isinstance(found, list):
+        if isinstance(features, list):
             if self._straight is None and not self._place:
-                self._straight = len(found)
+                self._straight = len(features)
             return
         if self._straight is not None:
             return
-        for name in found:
+        for name in features:
             self._place.setdefault(name, len(self._place))
         if len(self._place) > MOST:
             raise LogFileError(
@@ -413,22 +413,22 @@ class _Places:
         if self._constant:
             self.names.append("constant")
 
-    def vector(self, found: dict[str, float] | list[float]) -> F64:
+    def vector(self, features: dict[str, float] | list[float]) -> F64:
         """One event's features as they are written."""
         x = np.zeros(len(self.names))
         if self._constant:
             x[-1] = 1.0
-        if isinstance(found, list):
-            if len(found) != len(x) - self._constant:
+        if isinstance(features, list):
+            if len(features) != len(x) - self._constant:
                 raise _Bad("length")
-            x[: len(found)] = found
+            x[: len(features)] = features
         elif self._straight is not None:
             raise _Bad("length")
         elif self._size is None:
-            for name, value in found.items():
+            for name, value in features.items():
                 x[self._place[name]] = value
         else:
-            for name, value in found.items():
+            for name, value in features.items():
                 place, sign = _hashed(name, self._size)
                 x[place] += sign * value
         if not (np.abs(x) <= LARGEST).all():

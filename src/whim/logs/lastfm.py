@@ -161,22 +161,22 @@ def convert(
     )
     if protocol == "wu2018" and order == "cluster":
         raise InvalidInputError("order must not be 'cluster' under protocol='wu2018'.")
-    found, positives = prepare(Path(folder), settings)
-    size = _pool_size(pool_size, protocol, positives.known, len(found.artists))
+    features, positives = prepare(Path(folder), settings)
+    size = _pool_size(pool_size, protocol, positives.known, len(features.artists))
     rng = np.random.default_rng(seed)
-    orders = [_ordered(order, protocol, positives, found.clusters, rng) for _ in range(passes)]
+    orders = [_ordered(order, protocol, positives, features.clusters, rng) for _ in range(passes)]
     rows = np.concatenate(orders)
     timed = protocol == "wu2018" or order == "time"
     times = positives.time[rows] if timed else np.arange(len(rows))
     source = {
-        "reader": "lastfm", **found.made, "seed": seed,
+        "reader": "lastfm", **features.made, "seed": seed,
         "order": order, "passes": passes, "pool_size": size,
-        "changes": _changes(order, positives.user[rows], found.clusters),
+        "changes": _changes(order, positives.user[rows], features.clusters),
     }  # fmt: skip
     with Writer(
         path,
-        n_features=found.user_features.shape[1],
-        n_item_features=found.item_features.shape[1],
+        n_features=features.user_features.shape[1],
+        n_item_features=features.item_features.shape[1],
         logging="full",
         source=source,
         overwrite=overwrite,
@@ -184,7 +184,7 @@ def convert(
         writer.drop("never tagged by the user", passes * len(positives.user) - len(rows))
         for start in range(0, len(rows), _BLOCK):
             part = slice(start, start + _BLOCK)
-            _write(writer, found, positives, rows[part], times[part], size, rng)
+            _write(writer, features, positives, rows[part], times[part], size, rng)
             if progress is not None:
                 progress(len(rows[part]))
     return open_log(path)
@@ -201,14 +201,14 @@ def _changes(order: str, user: I64, clusters: I64) -> list[int]:
 
 def _write(
     writer: Writer,
-    found: Features,
+    features: Features,
     positives: Positives,
     rows: I64,
     time: I64,
     size: int,
     rng: np.random.Generator,
 ) -> None:
-    n, n_artists = len(rows), len(found.artists)
+    n, n_artists = len(rows), len(features.artists)
     if size == n_artists:  # one pool for all
         pool, members = np.zeros(n, np.int64), np.arange(n_artists)
         places = positives.artist[rows]
@@ -218,14 +218,14 @@ def _write(
         members = drawn.ravel()
     writer.block(
         time=time,
-        context=found.user_features[positives.user[rows]],
+        context=features.user_features[positives.user[rows]],
         pool=pool,
         logged=places,
         reward=np.ones(n),
         pool_offsets=np.arange(0, len(members) + 1, size),
         pool_items=members,
-        item_arm=found.artists.tolist(),
-        item_features=found.item_features,
+        item_arm=features.artists.tolist(),
+        item_features=features.item_features,
     )
 
 

@@ -48,8 +48,8 @@ def tag_counts(
     rows, ids = np.searchsorted(artists, tagged[mine]), tags[mine]
     terms: list[int] | list[str]
     if texts is None:
-        found, columns = np.unique(ids, return_inverse=True)
-        terms = found.tolist()
+        different, columns = np.unique(ids, return_inverse=True)
+        terms = different.tolist()
     else:
         used = np.unique(ids).tolist()
         missing = [tag for tag in used if tag not in texts]

@@ -131,8 +131,8 @@ def _paper(folder: Path, settings: Settings) -> tuple[Features, Positives]:
         "times": tagging.file,
     }
     time = _first_tagged(tagging, users, artists)
-    found = Features(kept, items, people, memberships, clusters, made)
-    return found, Positives(user, artist, time, _by_user(user, artist))
+    features = Features(kept, items, people, memberships, clusters, made)
+    return features, Positives(user, artist, time, _by_user(user, artist))
 
 
 def _first_tagged(tagging: Tagging, users: I64, artists: I64) -> I64:
@@ -171,8 +171,8 @@ def _wu2018(folder: Path, settings: Settings) -> tuple[Features, Positives]:
         "times": tagging.file,
     }
     n = len(people)
-    found = Features(artists, items, people, np.ones((n, 1)), np.zeros(n, np.int64), made)
-    return found, Positives(user, artist, rows[:, 2].copy(), _by_user(user, artist))
+    features = Features(artists, items, people, np.ones((n, 1)), np.zeros(n, np.int64), made)
+    return features, Positives(user, artist, rows[:, 2].copy(), _by_user(user, artist))
 
 
 def _by_user(user: I64, artist: I64) -> list[I64]:

@@ -173,19 +173,19 @@ def _fixed(
         choice("arms", arms, ("all", "seen"))
         column = pl.col(table.arm)
         query = lazy.select(column.drop_nulls().unique(maintain_order=True))
-        found = guarded(table.file, lambda: query.collect(engine="streaming"))[table.arm].to_list()
-        return tuple(dict.fromkeys(as_id(value) for value in found))
-    given = tuple(as_id(arm) for arm in arms)
-    if not given or len(set(given)) < len(given):
+        values = guarded(table.file, lambda: query.collect(engine="streaming"))[table.arm].to_list()
+        return tuple(dict.fromkeys(as_id(value) for value in values))
+    ids = tuple(as_id(arm) for arm in arms)
+    if not ids or len(set(ids)) < len(ids):
         raise InvalidInputError(f"arms must be different ids, at least one, got {list(arms)!r}.")
-    return given
+    return ids
 
 
 def _batches(lazy: pl.LazyFrame, file: Path, progress: Progress | None) -> Iterator[pl.DataFrame]:
     import polars as pl
 
     total = guarded(file, lambda: lazy.select(pl.len()).collect(engine="streaming")).item()
-    size, told, done = file.stat().st_size, 0, 0
+    size, reported, done = file.stat().st_size, 0, 0
     batches = guarded(
         file, lambda: lazy.collect_batches(chunk_size=BATCH, maintain_order=True, lazy=True)
     )
@@ -193,8 +193,8 @@ def _batches(lazy: pl.LazyFrame, file: Path, progress: Progress | None) -> Itera
         yield frame
         done += len(frame)
         if progress is not None and total:
-            progress(size * done // total - told)
-            told = size * done // total
+            progress(size * done // total - reported)
+            reported = size * done // total
 
 
 def _batch(
@@ -231,14 +231,14 @@ def _batch(
     logged = np.zeros(n, np.int64)
     left_out = 0
     for i in np.flatnonzero(why == "").tolist():
-        found = places[pool[i]]
-        place = found.places.get(ids[i])
-        if found.why or place is None:
-            lacks = ids[i] in found.lacking
-            why[i] = BAD_ROW[found.why or ("features" if lacks else "shown")]
+        candidates = places[pool[i]]
+        place = candidates.places.get(ids[i])
+        if candidates.why or place is None:
+            lacks = ids[i] in candidates.lacking
+            why[i] = BAD_ROW[candidates.why or ("features" if lacks else "shown")]
             continue
         logged[i] = place
-        left_out += len(found.lacking)
+        left_out += len(candidates.lacking)
     keep = why == ""
     if strict and not keep.all():
         first = int(np.argmin(keep))
@@ -309,9 +309,9 @@ def _times(frame: pl.DataFrame, name: str | None, row: int) -> F64:
             column = column.str.to_datetime(strict=False, time_zone="UTC", time_unit="us")
     if column.dtype.is_temporal():
         column = column.cast(pl.Datetime("us")).dt.epoch("s")
-    found: F64 = np.floor(column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy())
-    found[~(np.abs(found) < 2**53)] = np.nan
-    return found
+    seconds: F64 = np.floor(column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy())
+    seconds[~(np.abs(seconds) < 2**53)] = np.nan
+    return seconds
 
 
 def _pools(
@@ -340,7 +340,7 @@ def _pools(
         if key not in known:
             known[key] = len(pools)
             cells = key.split(table.separator) if isinstance(key, str) else key or ()
-            found = [as_id(c.strip() if isinstance(c, str) else c) for c in cells]
-            pools.append([arm for arm in found if arm is not None and arm != ""])
+            arms = [as_id(c.strip() if isinstance(c, str) else c) for c in cells]
+            pools.append([arm for arm in arms if arm is not None and arm != ""])
         pool[i] = known[key]
     return pools, pool

@@ -356,10 +356,10 @@ class Writer:
             )
         if self._context_dtype == "uint8":
             with np.errstate(invalid="ignore"):
-                found = x.astype(np.uint8)
-            if x.dtype != np.uint8 and not (found == x).all():
+                whole = x.astype(np.uint8)
+            if x.dtype != np.uint8 and not (whole == x).all():
                 raise InvalidInputError("context must hold whole numbers in 0..255 for uint8.")
-            return found
+            return whole
         if not (np.abs(x) <= LARGEST).all():
             raise InvalidInputError(f"context must be finite and at most {LARGEST:g} in size.")
         return x.astype(np.float64)
@@ -369,16 +369,16 @@ class Writer:
             if propensity is not None:
                 raise InvalidInputError("propensity must not be given to this writer.")
             return math.nan
-        if propensity is None or not 0 < (found := real("propensity", propensity)) <= 1:
+        if propensity is None or not 0 < (chance := real("propensity", propensity)) <= 1:
             raise InvalidInputError(f"propensity must lie in (0, 1], got {propensity!r}.")
-        return found
+        return chance
 
 
 def _int64(time: object) -> int:
-    found = integer("time", time, -(2**63))
-    if found >= 2**63:
+    seconds = integer("time", time, -(2**63))
+    if seconds >= 2**63:
         raise InvalidInputError(f"time must be below 2^63, got {time!r}.")
-    return found
+    return seconds
 
 
 def _names(name: str, names: Sequence[str] | None, length: int) -> list[str] | None:

@@ -75,7 +75,7 @@ def convert(
     logging
         How articles were chosen; both data sets say uniformly at random.
     progress
-        Told the number of bytes read, each time.
+        Called with the number of bytes read, each time.
 
     Raises
     ------
@@ -248,5 +248,5 @@ def _list(files: Sequence[Path]) -> str:
 
 
 def _counts(writer: Writer) -> str:
-    found = [f"{count} × {reason}" for reason, count in writer.dropped.items()]
-    return "; ".join(found) or "nothing but empty lines"
+    reasons = [f"{count} × {reason}" for reason, count in writer.dropped.items()]
+    return "; ".join(reasons) or "nothing but empty lines"

@@ -18,9 +18,9 @@ import numpy as np
 
 from whim.checks import choice
 from whim.errors import InvalidInputError
-from whim.experiments.findings import Curve, Figure
+from whim.experiments.result import Curve, Figure
 from whim.extras import require
-from whim.report.looks import LIGHT, colour_name, dashes, marker, slots
+from whim.report.style import LIGHT, colour_name, dashes, marker, slots
 from whim.report.ticks import number, ticks
 from whim.types import F64
 
@@ -61,8 +61,8 @@ def draw(figure: Figure, *, labels: Mapping[str, int] | None = None, bare: bool 
         axes = drawing.add_subplot()
         curves = [_Arrays(curve, figure) for curve in figure.curves]
         log = [
-            asked and any((getattr(c, name) > 0).any() for c in curves)
-            for asked, name in ((figure.x_log, "x"), (figure.y_log, "y"))
+            wanted and any((getattr(c, name) > 0).any() for c in curves)
+            for wanted, name in ((figure.x_log, "x"), (figure.y_log, "y"))
         ]
         for curve in curves:
             curve.drop(x=log[0], y=log[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from whim.errors import InvalidInputError
-from whim.experiments import EXPERIMENTS, Findings
+from whim.experiments import EXPERIMENTS, ExperimentResult
 from whim.report.saved import is_saved_run, read_saved_run
 
 __all__ = ["read_folder"]
@@ -14,7 +14,7 @@ _ORDER = list(EXPERIMENTS)
 _FAMILIES = ("synthetic", "lastfm", "yahoo", "beyond")
 
 
-def read_folder(folder: Path) -> list[Findings]:
+def read_folder(folder: Path) -> list[ExperimentResult]:
     """Every ``*.json`` of ``folder``: the paper's experiments first, then those beyond it."""
     folder = Path(folder)
     if not folder.is_dir():
@@ -26,13 +26,14 @@ def read_folder(folder: Path) -> list[Findings]:
             f"folder must hold results (*.json, as 'whim paper', 'whim simulate --save' and "
             f"'whim replay --save' write), got {folder}: none there."
         )
-    results = [
-        read_saved_run(file) if is_saved_run(file) else Findings.load(file) for file in files
-    ]
-    return sorted(results, key=_place)
+    return sorted(map(_read, files), key=_place)
 
 
-def _place(findings: Findings) -> tuple[int, int, str]:
+def _read(file: Path) -> ExperimentResult:
+    return read_saved_run(file) if is_saved_run(file) else ExperimentResult.load(file)
+
+
+def _place(findings: ExperimentResult) -> tuple[int, int, str]:
     """By family, then as they are run, then by id."""
     family = findings.id.partition("/")[0]
     group = _FAMILIES.index(family) if family in _FAMILIES else len(_FAMILIES)

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from whim.errors import InvalidInputError
-from whim.experiments.findings import Figure, Findings, Table
+from whim.experiments.result import ExperimentResult, Figure, Table
 from whim.extras import require
 from whim.files import write_atomic
 from whim.report.figures import describe, has_markers, svg
-from whim.report.looks import DARK, LIGHT, slots, swatch
+from whim.report.style import DARK, LIGHT, slots, swatch
 from whim.version import __version__
 
 __all__ = ["report_page", "write_report"]
@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"[~≈<>≤≥±+−–-]? ?[.,]?\d.*|[-–—−]?|nan|n/
 
 
 def write_report(
-    findings: Iterable[Findings], path: Path, *, title: str = "", date: str = ""
+    findings: Iterable[ExperimentResult], path: Path, *, title: str = "", date: str = ""
 ) -> Path:
     """Write the page, whole or not at all; ``date`` is shown as given, nothing when empty."""
     path = Path(path)
@@ -43,7 +43,7 @@ def write_report(
     return path
 
 
-def report_page(findings: Iterable[Findings], *, title: str = "", date: str = "") -> str:
+def report_page(findings: Iterable[ExperimentResult], *, title: str = "", date: str = "") -> str:
     """The page as text; without a title, that of a result alone or the usual one."""
     results = list(findings)
     labels = slots(figure for one in results for figure in one.figures)
@@ -82,7 +82,7 @@ def _intervals(text: str) -> list[tuple[str, bool]]:
     return [(part, bool(i % 2)) for i, part in enumerate(parts) if part]
 
 
-def _anchors(findings: list[Findings]) -> list[str]:
+def _anchors(findings: list[ExperimentResult]) -> list[str]:
     """An id for each section, made of letters, digits and hyphens; no two alike."""
     anchors: list[str] = []
     for one in findings:
@@ -95,7 +95,7 @@ def _anchors(findings: list[Findings]) -> list[str]:
     return anchors
 
 
-def _section(one: Findings, anchor: str, labels: Mapping[str, int]) -> dict[str, Any]:
+def _section(one: ExperimentResult, anchor: str, labels: Mapping[str, int]) -> dict[str, Any]:
     figures = enumerate(one.figures, 1)
     return {
         "id": one.id, "title": one.title, "anchor": anchor, "summary": one.summary,

@@ -10,11 +10,14 @@ from typing import Any
 
 from whim.errors import InvalidInputError
 from whim.evaluate import Interval, band
-from whim.experiments import words
-from whim.experiments.findings import Curve, Figure, Findings, Table
+from whim.experiments import formatting as fmt
+from whim.experiments.result import Curve, ExperimentResult, Figure, Table
 from whim.extras import require
 
 __all__ = ["is_saved_run", "read_saved_run"]
+
+Settings = dict[str, Any]
+Rows = list[dict[str, Any]]
 
 
 def is_saved_run(path: Path) -> bool:
@@ -26,7 +29,7 @@ def is_saved_run(path: Path) -> bool:
     return isinstance(data, dict) and data.keys() == {"settings", "policies"}
 
 
-def read_saved_run(path: Path) -> Findings:
+def read_saved_run(path: Path) -> ExperimentResult:
     """The table, and the figure over time from the Parquet file beside it."""
     data = json.loads(path.read_text("utf-8"))
     try:
@@ -39,22 +42,22 @@ def read_saved_run(path: Path) -> Findings:
         ) from error
 
 
-def _simulation(folder: Path, settings: dict[str, Any], rows: list[dict[str, Any]]) -> Findings:
+def _simulation(folder: Path, settings: Settings, rows: Rows) -> ExperimentResult:
     labels, frame = list(settings["policies"]), _frame(folder / "curves.parquet")
     curves = []
     for label in labels:
         own = frame.filter(frame["policy"] == label)
         steps = own["step"].unique().sort().to_list()
         regret = own.sort("run", "step")["regret"].to_numpy().reshape(-1, len(steps))
-        curves.append(words.curve(label, steps, band(regret)))
+        curves.append(fmt.curve(label, steps, band(regret)))
     base, best = rows[0]["policy"], min(rows, key=lambda row: row["regret"])
     runs, horizon = settings["runs"], settings["horizon"]
-    return Findings(
+    return ExperimentResult(
         id=f"simulate/{settings['world'].get('kind', 'world')}",
         title="Regret in a simulated world",
         summary=f"{settings['world'].get('what', '')} The lowest regret over {runs} "
         f"{'run' if runs == 1 else 'runs'} of {horizon:,} steps is that of {best['policy']}: "
-        f"{words.whole(_interval(best, 'regret'))}.".strip(),
+        f"{fmt.whole(_interval(best, 'regret'))}.".strip(),
         command="",
         settings=settings,
         tables=[
@@ -79,16 +82,16 @@ def _simulation_row(row: Mapping[str, Any], base: str) -> list[str]:
     delay = row["delay_median"]
     return [
         row["policy"],
-        words.whole(_interval(row, "regret")),
-        "" if row["policy"] == base else words.percent(_interval(row, "saved")),
-        words.rate(_interval(row, "reward")),
-        f"{words.count(row['found'])} of {words.count(row['changes'])}" if reports else "",
-        words.count(row["false_alarms"]) if reports else "",
-        words.count(delay, 0) if delay is not None else "",
+        fmt.whole(_interval(row, "regret")),
+        "" if row["policy"] == base else fmt.percent(_interval(row, "saved")),
+        fmt.rate(_interval(row, "reward")),
+        f"{fmt.count(row['found'])} of {fmt.count(row['changes'])}" if reports else "",
+        fmt.count(row["false_alarms"]) if reports else "",
+        fmt.count(delay, 0) if delay is not None else "",
     ]
 
 
-def _replay(folder: Path, settings: dict[str, Any], rows: list[dict[str, Any]]) -> Findings:
+def _replay(folder: Path, settings: Settings, rows: Rows) -> ExperimentResult:
     labels, frame = list(settings["policies"]), _frame(folder / "over_time.parquet")
     curves = []
     for label in labels:
@@ -102,7 +105,7 @@ def _replay(folder: Path, settings: dict[str, Any], rows: list[dict[str, Any]]) 
     best = max(known, key=lambda row: row["ctr"]) if known else None
     summary = f"{settings['events']:,} events, logging {settings['logging']}. "
     if best is not None:
-        rate = words.rate(_interval(best, "ctr"))
+        rate = fmt.rate(_interval(best, "ctr"))
         summary += f"The highest average reward is that of {best['policy']}: {rate}."
     tables = [
         Table(
@@ -116,12 +119,15 @@ def _replay(folder: Path, settings: dict[str, Any], rows: list[dict[str, Any]]) 
     names = ("ips", "snips", "dr")
     if settings["logging"] == "propensity":
         cells = [
-            [row["policy"], *(words.rate(_interval(row, n)) if n in row else "" for n in names)]
+            [
+                row["policy"],
+                *(fmt.rate(_interval(row, n)) if n in row else "" for n in names),
+            ]
             for row in rows
         ]
         heads = ["policy", *map(str.upper, names)]
         tables.append(Table("Estimates from all events", heads, cells, "With 95 % intervals."))
-    return Findings(
+    return ExperimentResult(
         id=f"replay/{settings['log']}",
         title=f"Replay of {settings['log']}",
         summary=summary.strip(),
@@ -136,13 +142,13 @@ def _replay(folder: Path, settings: dict[str, Any], rows: list[dict[str, Any]]) 
 
 
 def _replay_row(row: Mapping[str, Any], base: str) -> list[str]:
-    relative = words.percent(_interval(row, "relative"), 1, signed=True)
+    relative = fmt.percent(_interval(row, "relative"), 1, signed=True)
     return [
         row["policy"],
-        words.rate(_interval(row, "ctr")),
+        fmt.rate(_interval(row, "ctr")),
         "" if row["policy"] == base else relative,
         f"{row['matched']:,} of {row['events']:,}",
-        words.count(row["changes"]),
+        fmt.count(row["changes"]),
     ]
 
 

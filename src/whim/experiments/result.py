@@ -1,4 +1,4 @@
-"""``Findings``: what an experiment hands to the report; plain data, stored as JSON.
+"""``ExperimentResult``: what an experiment hands to the report; plain data, stored as JSON.
 
 A report is made from stored findings alone, so it can be made again, elsewhere and later.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from whim.errors import InvalidInputError
 from whim.files import write_atomic
 
-__all__ = ["Curve", "Figure", "Findings", "Table"]
+__all__ = ["Curve", "ExperimentResult", "Figure", "Table"]
 
 FORMAT = 1
 
@@ -62,7 +62,7 @@ class Table:
 
 
 @dataclass(slots=True)
-class Findings:
+class ExperimentResult:
     """One experiment's outcome.
 
     Attributes
@@ -103,7 +103,7 @@ class Findings:
         write_atomic(path, json.dumps({"format": FORMAT, **asdict(self)}, indent=1))
 
     @classmethod
-    def load(cls, path: Path) -> Findings:
+    def load(cls, path: Path) -> ExperimentResult:
         """Read what ``save`` wrote."""
         try:
             data = json.loads(path.read_text("utf-8"))

@@ -5,9 +5,18 @@ from __future__ import annotations
 import math
 
 from whim.evaluate import Band, Interval, SimulationResult, band
-from whim.experiments.findings import Curve, Figure
+from whim.experiments.result import Curve, Figure
 
-__all__ = ["between", "count", "curve", "percent", "rate", "regret_over_time", "whole"]
+__all__ = [
+    "between",
+    "count",
+    "curve",
+    "is_telling",
+    "percent",
+    "rate",
+    "regret_over_time",
+    "whole",
+]
 
 
 def whole(i: Interval) -> str:
@@ -53,6 +62,19 @@ def rate(i: Interval) -> str:
     return (f"{i.value:.4f}" + between(f"{i.low:.4f}", f"{i.high:.4f}")).replace("-", "−")
 
 
+def is_telling(i: Interval) -> bool:
+    """Whether a gain is worth a line of a quick run: its sign is clear, or it is surely small.
+
+    >>> is_telling(Interval(0.02, 0.01, 0.03)), is_telling(Interval(0.02, -0.2, 0.24))
+    (True, False)
+    >>> is_telling(Interval(0.0, -0.01, 0.01)), is_telling(Interval(0.0, 0.0, 0.0))
+    (True, False)
+    """
+    if not i.low < i.high:  # the runs cannot differ: the same choices, or a single run
+        return False
+    return i.low > 0 or i.high < 0 or i.high - i.low <= 0.1
+
+
 def count(value: float, digits: int = 1) -> str:
     """A mean count.
 
@@ -62,11 +84,11 @@ def count(value: float, digits: int = 1) -> str:
     return f"{value:,.{digits}f}"
 
 
-def curve(label: str, x: list[float], found: Band, style: str = "line") -> Curve:
+def curve(label: str, x: list[float], points: Band, style: str = "line") -> Curve:
     """A line with its band."""
     return Curve(
-        label, [float(v) for v in x], found.value.tolist(), found.low.tolist(),
-        found.high.tolist(), style,
+        label, [float(v) for v in x], points.value.tolist(), points.low.tolist(),
+        points.high.tolist(), style,
     )  # fmt: skip
 
 
