@@ -47,15 +47,10 @@ def features(
         See ``convert``.
     """
     settings = Settings(
-        protocol=protocol,
-        min_listeners=min_listeners,
-        n_features=n_features,
-        n_item_features=n_item_features,
-        n_factors=n_factors,
-        bandwidth=bandwidth,
-        dense=dense,
+        protocol=protocol, min_listeners=min_listeners, n_features=n_features,
+        n_item_features=n_item_features, n_factors=n_factors, bandwidth=bandwidth, dense=dense,
         seed=seed,
-    )
+    )  # fmt: skip
     return prepare(Path(folder), settings)[0]
 
 
@@ -150,15 +145,10 @@ def convert(
         passes = 2 if protocol == "paper" else 1
     checks.integer("passes", passes, 1)
     settings = Settings(
-        protocol=protocol,
-        min_listeners=min_listeners,
-        n_features=n_features,
-        n_item_features=n_item_features,
-        n_factors=n_factors,
-        bandwidth=bandwidth,
-        dense=dense,
+        protocol=protocol, min_listeners=min_listeners, n_features=n_features,
+        n_item_features=n_item_features, n_factors=n_factors, bandwidth=bandwidth, dense=dense,
         seed=seed,
-    )
+    )  # fmt: skip
     if protocol == "wu2018" and order == "cluster":
         raise InvalidInputError("order must not be 'cluster' under protocol='wu2018'.")
     features, positives = prepare(Path(folder), settings)
@@ -174,13 +164,10 @@ def convert(
         "changes": _changes(order, positives.user[rows], features.clusters),
     }  # fmt: skip
     with Writer(
-        path,
-        n_features=features.user_features.shape[1],
-        n_item_features=features.item_features.shape[1],
-        logging="full",
-        source=source,
+        path, n_features=features.user_features.shape[1],
+        n_item_features=features.item_features.shape[1], logging="full", source=source,
         overwrite=overwrite,
-    ) as writer:
+    ) as writer:  # fmt: skip
         writer.drop("never tagged by the user", passes * len(positives.user) - len(rows))
         for start in range(0, len(rows), _BLOCK):
             part = slice(start, start + _BLOCK)

@@ -6,7 +6,6 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -97,12 +96,7 @@ class opened:  # noqa: N801 - reads as a verb: with opened(path) as file
             self._unpack = zlib.decompressobj(31)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
     def into(self, space: memoryview) -> int:

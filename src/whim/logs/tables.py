@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from whim.checks import LARGEST, choice
 from whim.errors import InvalidInputError, LogFileError
@@ -208,8 +209,7 @@ def _batch(
     strict: bool,
 ) -> None:
     """Check the rows, find their pools, write those that are whole."""
-    n = len(frame)
-    why = np.full(n, "", object)
+    why = np.full(len(frame), "", object)
 
     def refuse(reason: str, bad: Any) -> None:
         why[np.asarray(bad, bool) & (why == "")] = BAD_ROW[reason]
@@ -228,24 +228,14 @@ def _batch(
     pools, pool = _pools(frame, table, ids, fixed, seen)
     known = _Known(items)
     places = [known.pool(members) for members in pools]
-    logged = np.zeros(n, np.int64)
-    left_out = 0
-    for i in np.flatnonzero(why == "").tolist():
-        candidates = places[pool[i]]
-        place = candidates.places.get(ids[i])
-        if candidates.why or place is None:
-            lacks = ids[i] in candidates.lacking
-            why[i] = BAD_ROW[candidates.why or ("features" if lacks else "shown")]
-            continue
-        logged[i] = place
-        left_out += len(candidates.lacking)
+    logged = _logged(ids, [places[p] for p in pool.tolist()], why)
     keep = why == ""
     if strict and not keep.all():
         first = int(np.argmin(keep))
         raise LogFileError(f"{table.file}, row {writer.read + first + 1}: {why[first]}.")
     for reason in why[~keep].tolist():
         writer.drop(reason)
-    writer.warn(LEFT_OUT, left_out)
+    writer.warn(LEFT_OUT, sum(len(places[p].lacking) for p in pool[keep].tolist()))
     used, local = np.unique(pool[keep], return_inverse=True)
     members = [list(places[p].places) for p in used.tolist()]
     writer.block(
@@ -260,6 +250,19 @@ def _batch(
         item_arm=list(known.number),
         item_features=known.features(),
     )
+
+
+def _logged(ids: list[ArmId], pools: list[_Pool], why: npt.NDArray[Any]) -> I64:
+    """The place of the shown arm in each row's pool; ``why`` is filled in where it has none."""
+    logged = np.zeros(len(ids), np.int64)
+    for i in np.flatnonzero(why == "").tolist():
+        place = pools[i].places.get(ids[i])
+        if pools[i].why or place is None:
+            lacks = ids[i] in pools[i].lacking
+            why[i] = BAD_ROW[pools[i].why or ("features" if lacks else "shown")]
+        else:
+            logged[i] = place
+    return logged
 
 
 class _Pool(NamedTuple):

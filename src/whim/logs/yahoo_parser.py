@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from whim.kernels.jit import jit, lean
-from whim.logs.text_parser import NONE, SLOW, U8, after_blanks, blank, ends, number, same, whole
+from whim.logs.text_parser import U8, after_blanks, blank, ends, same, whole
+from whim.logs.token_parser import ALL, WIDTH, article, indicators, vector
 from whim.types import F64, I64
 
 __all__ = [
@@ -35,8 +36,6 @@ FIRST_BAD = 22  # line of the first malformed one, from 1, and its reason in the
 COUNTS = 24
 
 MOST_ARTICLES = 10_000  # of a line
-_WIDTH = 6  # features of a user or an article in R6A; an id above it is stray
-_ALL = (1 << _WIDTH) - 1
 _TABLE = 1 << 16
 _MOST_IDS = _TABLE // 2  # in the table
 # parts of the current pool
@@ -78,72 +77,6 @@ class Pool(NamedTuple):
     last: I64
     of_user: I32
     short: I32
-
-
-@lean
-def article(data: U8, i: int, named: bool) -> tuple[int, int]:
-    """An article's number and the place after it, or -1; ``named`` ones start with ``id-``."""
-    if named:
-        if not (data[i] == 105 and data[i + 1] == 100 and data[i + 2] == 45):
-            return 0, -1
-        i += 3
-    value, i = whole(data, i)
-    if i < 0 or not ends(data, i):
-        return 0, -1
-    return value, i
-
-
-@lean
-def vector(data: U8, i: int, row: F64, slow: I32) -> tuple[int, int, int, int]:
-    """The ``id:value`` tokens up to the next ``|`` or the line's end, put in order of their ids.
-
-    Returns the place after them (-1 if one is malformed), a bit for each id that was there, how
-    many ids were none of 1..6, and how many values are left for the slow way (their ids and
-    places are in ``slow``).
-    """
-    seen = strays = later = 0
-    i = after_blanks(data, i)
-    while data[i] != 124 and data[i] != 10:
-        feature, i = whole(data, i)
-        if i < 0 or data[i] != 58:
-            return -1, 0, 0, 0
-        start = i + 1
-        value, i, how = number(data, start)
-        if how == NONE:
-            return -1, 0, 0, 0
-        if 1 <= feature <= _WIDTH:
-            bit = 1 << (feature - 1)
-            if seen & bit:
-                return -1, 0, 0, 0
-            seen |= bit
-            row[feature - 1] = value
-            if how == SLOW:
-                slow[later, 0] = feature - 1
-                slow[later, 1] = start
-                slow[later, 2] = i
-                later += 1
-        else:
-            strays += 1
-        i = after_blanks(data, i)
-    return i, seen, strays, later
-
-
-@lean
-def indicators(data: U8, i: int, row: U8) -> tuple[int, int]:
-    """R6B's user: the numbers of the features that are 1; the place after (or -1) and strays."""
-    strays = 0
-    row[:] = 0
-    i = after_blanks(data, i)
-    while data[i] != 124 and data[i] != 10:
-        feature, i = whole(data, i)
-        if i < 0 or not ends(data, i):
-            return -1, 0
-        if 1 <= feature <= row.shape[0]:
-            row[feature - 1] = 1
-        else:
-            strays += 1
-        i = after_blanks(data, i)
-    return i, strays
 
 
 @lean
@@ -231,7 +164,7 @@ def candidates(data: U8, i: int, named: bool, out: Columns, pool: Pool) -> tuple
 def new_item(data: U8, i: int, named: bool, out: Columns, pool: Pool, row: int) -> int:
     """An article's features as a new item, if they are complete; the place after, or -1."""
     n = out.counts[N_ITEMS]
-    seen, strays, later = _ALL, 0, 0
+    seen, strays, later = ALL, 0, 0
     if named:
         i = after_blanks(data, i)
     else:
@@ -240,7 +173,7 @@ def new_item(data: U8, i: int, named: bool, out: Columns, pool: Pool, row: int) 
             return -1
     pool.table[row, _ODD] = strays
     pool.table[row, _ITEM] = -1
-    if seen == _ALL:
+    if seen == ALL:
         pool.table[row, _ITEM] = n
         out.item_id[n] = pool.table[row, _ID]
         out.counts[N_ITEMS] = n + 1
@@ -260,7 +193,7 @@ def place_of(ids: I64, size: int, key: int) -> int:
 @lean
 def verdict(seen: int, now: I64, ids: I64, lacking: I64, shown: int) -> tuple[int, int]:
     """Of a well-formed line: the place shown, or the reason why it gives no event."""
-    if seen != _ALL:
+    if seen != ALL:
         return -1, USER_LACKS
     if now[_TWICE]:
         return -1, REPEATED
@@ -302,7 +235,7 @@ def user(data: U8, i: int, named: bool, out: Columns, short: I32) -> tuple[int, 
     e = out.counts[N_EVENTS]
     if named:
         i, strays = indicators(data, i, out.flags[e])
-        return i, _ALL, strays, 0
+        return i, ALL, strays, 0
     return vector(data, i, out.context[e], short)
 
 
@@ -390,7 +323,7 @@ def full(out: Columns) -> bool:
         or counts[N_POOLS] + 2 > out.offsets.shape[0]
         or counts[_N_IDS] + MOST_ARTICLES > _MOST_IDS
         or counts[N_ITEMS] + MOST_ARTICLES > out.item_id.shape[0]
-        or counts[N_SLOW] + (MOST_ARTICLES + 1) * _WIDTH > out.slow.shape[0]
+        or counts[N_SLOW] + (MOST_ARTICLES + 1) * WIDTH > out.slow.shape[0]
     )
 
 
@@ -407,7 +340,7 @@ def parse(data: U8, start: int, named: bool, limit: int, out: Columns) -> int:
         np.zeros(_TABLE, np.uint8), np.empty((_TABLE, 6), np.int64),
         np.empty(MOST_ARTICLES, np.int32), np.empty(MOST_ARTICLES, np.int64),
         np.empty(MOST_ARTICLES, np.int64), np.zeros(4, np.int64), np.full(5, -1, np.int64),
-        np.empty((_WIDTH, 3), np.int32), np.empty((_WIDTH, 3), np.int32),
+        np.empty((WIDTH, 3), np.int32), np.empty((WIDTH, 3), np.int32),
     )  # fmt: skip
     i = start
     while i < data.shape[0] and not full(out):
