@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from whim.cli.options import Json
+
 __all__ = ["doctor"]
 
 
@@ -19,7 +21,7 @@ def doctor(
     data: Annotated[Path, typer.Option(metavar="DIR", help="The service's data directory.")] = Path(
         "whim-data"
     ),
-    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show what this installation has, what it lacks, and how to install that."""
     from whim.cli.show import print_json

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from whim.cli.options import Jobs, Json
+
 __all__ = ["paper"]
 
 
@@ -21,8 +23,8 @@ def paper(
         typer.Option("--quick", help="Fewer runs, shorter logs: minutes, not an hour."),
     ] = False,
     runs: Annotated[int | None, typer.Option(min=1, help="Runs, instead of the usual.")] = None,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 for one per core.")] = -1,
-    seed: Annotated[int, typer.Option(min=0, help="Of worlds, samples and policies.")] = 0,
+    jobs: Jobs = -1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of worlds, samples and policies.")] = 0,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -37,7 +39,7 @@ def paper(
         ),
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run the paper's experiments and make one page of the results.
 

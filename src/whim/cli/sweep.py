@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from whim.cli.options import Jobs, Json, Logging, WorldSettings
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -28,31 +30,25 @@ def sweep(
         typer.Option(metavar="NAME=VALUE,...", help="A parameter's values; may be repeated."),
     ],
     world: Annotated[
-        str | None, typer.Option(help="piecewise, drifting, rotating or news.")
+        str | None, typer.Option(help="piecewise, drifting, rotating, grouped or news.")
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the world."),
-    ] = None,
+    set_: WorldSettings = None,
     horizon: Annotated[
-        int | None, typer.Option(min=1, help="Steps of a run in a world. By default 20000.")
+        int | None, typer.Option(min=1, help="Steps of a run in a world. Default: 20000.")
     ] = None,
     log: Annotated[
         Path | None, typer.Option(metavar="LOG", help="Replay this log instead of a world.")
     ] = None,
-    logging: Annotated[
-        str | None,
-        typer.Option(help="Of the log: uniform, propensity or full. By default the log's own."),
-    ] = None,
+    logging: Logging = None,
     sample: Annotated[
-        float | None, typer.Option(help="Share of the log's events. By default 1.")
+        float | None, typer.Option(help="Share of the log's events. Default: 1.")
     ] = None,
     first: Annotated[
-        float | None, typer.Option(help="Share of the log, from its start. By default 1.")
+        float | None, typer.Option(help="Share of the log, from its start. Default: 1.")
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each combination.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="The same for all combinations.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed; the same for all combinations.")] = 0,
+    jobs: Jobs = -1,
     engine: Annotated[str, typer.Option(help="local, dask or ray.")] = "local",
     address: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Of the cluster, tcp://host:8786.")
@@ -60,7 +56,7 @@ def sweep(
     store: Annotated[
         Path, typer.Option(metavar="DIR", help="Where finished runs are kept.")
     ] = _STORE,
-    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+    as_json: Json = False,
     save: Annotated[
         Path | None, typer.Option(metavar="FILE.parquet", help="Write a row for each run.")
     ] = None,

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whim.cli.options import Jobs
+
 if TYPE_CHECKING:
     from whim.policies import Policy
 
@@ -28,7 +30,7 @@ def warm(
         list[str] | None,
         typer.Argument(metavar="[POLICY]...", help="NAME[:param=value,...]. Default: all."),
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 for one per core.")] = -1,
+    jobs: Jobs = -1,
 ) -> None:
     """Compile the calls and loops of policies now, so that no later call waits for it.
 

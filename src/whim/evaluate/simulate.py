@@ -146,7 +146,7 @@ def _concerned(policy: Policy, event: ChangeEvent, episode: Episode) -> list[Arm
 
 
 def play(policy: Policy, episode: Episode) -> tuple[F64, float, Detection]:
-    """One policy over one episode: expected reward lost a step, mean reward, changes found."""
+    """One policy over one episode: expected reward lost per step, mean reward, changes found."""
     steps = np.arange(len(episode.contexts))
     n_arms = len(episode.features) or int(episode.members.max()) + 1
     follower = Follower(policy, range(n_arms), np.arange(n_arms), episode.features)

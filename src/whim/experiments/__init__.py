@@ -6,6 +6,7 @@ Each experiment is a function from ``Options`` to ``ExperimentResult``; ``run`` 
 from __future__ import annotations
 
 import importlib
+import time
 from typing import Any
 
 from whim.errors import InvalidInputError
@@ -107,5 +108,8 @@ def run(experiment: str, options: Options) -> ExperimentResult:
         raise InvalidInputError(f"experiment must be a single one, got {experiment!r}.")
     module, function = EXPERIMENTS[experiment]
     made = getattr(importlib.import_module(f"whim.experiments.{module}"), function)
+    began = time.monotonic()
     result: ExperimentResult = made(options)
+    result.id, result.command = experiment, options.command(experiment)
+    result.seconds = time.monotonic() - began
     return result

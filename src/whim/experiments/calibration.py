@@ -7,7 +7,6 @@ measured over alarms asked for, with an interval, for every kind of reward and c
 from __future__ import annotations
 
 import math
-import time
 from itertools import product
 from typing import NamedTuple
 
@@ -63,7 +62,6 @@ Ratios = dict[tuple[Case, float], Interval]
 
 def calibration(options: Options) -> ExperimentResult:
     """False alarms measured over asked, case by case; ``runs`` are the alarms expected of each."""
-    began = time.monotonic()
     expected = {1e-3: 20} if options.quick else ALARMS
     if options.runs is not None:
         expected = dict.fromkeys(expected, options.runs)
@@ -84,10 +82,8 @@ def calibration(options: Options) -> ExperimentResult:
     }
     summary, shares = _summary(ratios)
     return ExperimentResult(
-        id="beyond/calibration",
         title="False alarms of the score test",
         summary=summary,
-        command=options.command("beyond/calibration"),
         settings={
             "seed": options.seed,
             "plays": PLAYS * sum(map(len, alarms_of.values())),
@@ -105,7 +101,6 @@ def calibration(options: Options) -> ExperimentResult:
             for d in dict.fromkeys(case.d for case in cases)
         ],
         headline=[(f"False alarms within {LOW:g} to {HIGH:g} of the rate asked for", "–", shares)],
-        seconds=time.monotonic() - began,
     )
 
 

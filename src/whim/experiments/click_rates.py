@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ __all__ = ["Source", "gain_rows", "over_time", "rates", "replay_all", "sensitivi
 
 
 class Source(NamedTuple):
-    """Logs to replay: one, sampled in each run, or one a run made by a world.
+    """Logs to replay: one, sampled in each run, or one per run, made by a world.
 
     ``warning`` says that a stand-in took the place of data; ``said`` describes the logs.
     """
@@ -168,7 +167,6 @@ def sensitivity(
     difference: str,
 ) -> ExperimentResult:
     """Vary ω at each policy's own δ, and δ at its own ω; ``bases`` are the stationary twins."""
-    began = time.monotonic()
     made: dict[str, Policy] = dict(bases)
     by_window: dict[str, list[tuple[float, str]]] = {}
     by_threshold: dict[str, list[tuple[float, str]]] = {}
@@ -190,10 +188,8 @@ def sensitivity(
         spans.append(f"that of {label} is between {min(rates):.4f} and {max(rates):.4f}")
     rows = [[one, fmt.rate(result.rate(one)), _gain(result, one, bases)] for one in made]
     return ExperimentResult(
-        id=name,
         title=title,
         summary=f"Over these values of ω and δ, of click rates {' and '.join(spans)}.",
-        command=options.command(name),
         settings=source.said
         | {"first": first, "sample": source.sample, "seed": options.seed}
         | {"windows": list(windows), "thresholds": list(thresholds)},
@@ -207,7 +203,6 @@ def sensitivity(
             _sensitivity(result, "the window ω", "ω, plays", by_window, twins),
             _sensitivity(result, "the threshold δ", "δ", by_threshold, twins),
         ],
-        seconds=time.monotonic() - began,
     )
 
 

@@ -6,7 +6,6 @@ itself, in which every choice is answered.
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ _PAYOFFS = ("Disjoint", "Hybrid")
 
 
 class _Rates(NamedTuple):
-    """Of one place: for each policy the click rate of each run, and changes reported a run."""
+    """Of one place: for each policy the click rate of each run, and changes reported per run."""
 
     where: str
     rate: dict[str, F64]
@@ -38,7 +37,6 @@ class _Rates(NamedTuple):
 
 def clicks(options: Options) -> ExperimentResult:
     """Click rates of both tests, with disjoint and hybrid payoffs."""
-    began = time.monotonic()
     origin = lastfm.source(options, "paper", full=10, quick=2)
     made = _policies(lastfm.policies(), lastfm.D, lastfm.M)
     advance = options.stage("beyond/clicks: LastFM", len(made) * len(origin.logs))
@@ -60,13 +58,11 @@ def clicks(options: Options) -> ExperimentResult:
     read = _Rates("front page", page.reward, _reports(page))
     table, gains = _table([heard, read])
     return ExperimentResult(
-        id="beyond/clicks",
         title="Clicks without tuning: the score test against the paper's δ",
         summary="Click rate of the score test, with nothing set, against the paper's test with "
         "its tuned ω and δ: "
         + "; ".join(f"{label} {fmt.percent(i, 1, signed=True)}" for label, i in gains)
         + ".",
-        command=options.command("beyond/clicks"),
         settings={"LastFM": origin.said, "front page": world.describe() | {"visits": visits}}
         | {"runs on the front page": runs, "seed": options.seed}
         | {"policies": {f"LastFM, {b}": repr(p) for b, p in made.items()}}
@@ -92,7 +88,6 @@ def clicks(options: Options) -> ExperimentResult:
         headline=[(f"CTR, score test over tuned δ: {label}", "–",
                    fmt.percent(i, 1, signed=True)) for label, i in gains
                   if fmt.is_telling(i) or not options.quick],
-        seconds=time.monotonic() - began,
     )  # fmt: skip
 
 

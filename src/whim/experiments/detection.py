@@ -6,7 +6,6 @@ it comes; each competitor with the best of a few settings (see ``competitors``).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
@@ -85,7 +84,6 @@ def cases(*, quick: bool) -> list[Case]:
 
 def detection(options: Options) -> ExperimentResult:
     """The tables and figures of ``beyond/detection``."""
-    began = time.monotonic()
     chosen = cases(quick=options.quick)
     runs, tries = options.choose(20, 3), 1 if options.quick else 4
     own = [case for case in chosen if not case.like]
@@ -107,10 +105,8 @@ def detection(options: Options) -> ExperimentResult:
         )  # fmt: skip
     main = results[_MAIN]
     return ExperimentResult(
-        id="beyond/detection",
         title="Who finds which changes, how soon, and at what price",
         summary=_summary(main),
-        command=options.command("beyond/detection"),
         settings={"runs": runs, "runs for settings": tries, "seed": options.seed}
         | {"worlds": {c.title: c.world.describe() | {"horizon": c.horizon} for c in chosen}}
         | {"chosen": settings},
@@ -136,7 +132,6 @@ def detection(options: Options) -> ExperimentResult:
                 f"{_share(_total(main, OURS))}, {_alarms(main, OURS):.2f}",
             )
         ],
-        seconds=time.monotonic() - began,
     )
 
 

@@ -1,8 +1,7 @@
-"""``beyond/groups``: very many arms of few kinds, with one model a group or one an arm."""
+"""``beyond/groups``: very many arms of few kinds, with one model per group or one per arm."""
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,9 +20,9 @@ from whim.worlds import Episode, GroupedLinear
 
 __all__ = ["groups"]
 
-_GIVEN, _FOUND = "groups given", "groups found"
-_OWN, _LINUCB = "one model an arm", "LinUCB, one model an arm"
-LABELS = (_GIVEN, _FOUND, _OWN, _LINUCB)
+_LABELLED, _CLUSTERED = "labelled groups", "groups by k-means"
+_OWN, _LINUCB = "one model per arm", "LinUCB, one model per arm"
+LABELS = (_LABELLED, _CLUSTERED, _OWN, _LINUCB)
 SHARES = (0.0, 0.05)
 POINTS = 40
 
@@ -50,8 +49,7 @@ class Outcome(NamedTuple):
 
 
 def groups(options: Options) -> ExperimentResult:
-    """Regret of one model a group and one an arm, where arms are alike and where some are not."""
-    began = time.monotonic()
+    """Regret of one model per group and one per arm, where arms are alike and where not all are."""
     size = QUICK if options.quick else FULL
     runs = options.choose(20, 4)
     worlds = [_world(size, share) for share in SHARES]
@@ -67,16 +65,14 @@ def groups(options: Options) -> ExperimentResult:
         for label in LABELS
     }
     at_end = {cell: _interval(np.array([o.regret[-1] for o in got])) for cell, got in cells.items()}
-    best, own = at_end[0.0, _GIVEN], at_end[0.0, _OWN]
+    best, own = at_end[0.0, _LABELLED], at_end[0.0, _OWN]
     part = best.value / own.value
     return ExperimentResult(
-        id="beyond/groups",
         title="Arms in groups: one model for arms that are alike",
-        summary=f"Where the arms of a group are alike, one model a group loses {part:.2f} of what "
-        f"one model an arm does: {fmt.whole(best)} against {fmt.whole(own)}. "
+        summary=f"Where the arms of a group are alike, one model per group loses {part:.2f} of "
+        f"what one model per arm does: {fmt.whole(best)} against {fmt.whole(own)}. "
         f"With {SHARES[1]:.0%} of arms unlike their group it is "
-        f"{fmt.whole(at_end[SHARES[1], _GIVEN])} against {fmt.whole(at_end[SHARES[1], _OWN])}.",
-        command=options.command("beyond/groups"),
+        f"{fmt.whole(at_end[SHARES[1], _LABELLED])} against {fmt.whole(at_end[SHARES[1], _OWN])}.",
         settings={
             "runs": runs,
             "seed": options.seed,
@@ -87,8 +83,7 @@ def groups(options: Options) -> ExperimentResult:
         differences=["The paper names groups of arms as future work and shows nothing of them."],
         tables=[_table(cells)],
         figures=[_figure(share, cells, size.horizon) for share in SHARES],
-        headline=[("Regret of one model a group, of one an arm", "–", f"{part:.2f} times")],
-        seconds=time.monotonic() - began,
+        headline=[("Regret of one model per group ÷ one per arm", "–", f"{part:.2f} times")],
     )
 
 
@@ -98,9 +93,9 @@ def _world(size: Size, share: float) -> GroupedLinear:
 
 def _policy(label: str, world: GroupedLinear) -> whim.Policy:
     d, m = world.n_features, world.n_item_features
-    if label == _GIVEN:
+    if label == _LABELLED:
         return whim.PSLinUCBGroups(n_features=d, groups="given")
-    if label == _FOUND:
+    if label == _CLUSTERED:
         return whim.PSLinUCBGroups(n_features=d, groups=world.n_groups, n_item_features=m)
     return (whim.PSLinUCBDisjoint if label == _OWN else whim.LinUCBDisjoint)(n_features=d)
 
@@ -118,9 +113,9 @@ def _once(
 def _play(label: str, world: GroupedLinear, episode: Episode, strays: set[int]) -> Outcome:
     policy: Any = _policy(label, world)
     everyone = range(world.n_arms)
-    if label == _GIVEN:
+    if label == _LABELLED:
         policy.add_arms(everyone, groups=world.labels().tolist())
-    elif label == _FOUND:
+    elif label == _CLUSTERED:
         policy.add_arms(everyone, features=episode.features)
     else:
         policy.add_arms(everyone)
@@ -151,7 +146,7 @@ def _interval(values: F64) -> Interval:
 def _table(cells: dict[tuple[float, str], list[Outcome]]) -> Table:
     rows = []
     for (share, label), got in cells.items():
-        grouped = label in (_GIVEN, _FOUND)
+        grouped = label in (_LABELLED, _CLUSTERED)
         counts = [
             fmt.count(float(np.mean([getattr(o, name) for o in got])))
             for name in ("found", "testable", "false", "restarts")
@@ -165,9 +160,9 @@ def _table(cells: dict[tuple[float, str], list[Outcome]]) -> Table:
         rows=rows,
         caption="Means over runs. Strays that left: of those that were played at least eight "
         "times, the least that a test takes. Restarts of whole groups: no group changes here. "
-        "Where groups are found in noisy features, arms that were put in a wrong one are right to "
+        "Where groups come from noisy features, arms that were put in a wrong one are right to "
         "leave it.",
-        highlight=[i for i, (_, label) in enumerate(cells) if label in (_GIVEN, _FOUND)],
+        highlight=[i for i, (_, label) in enumerate(cells) if label in (_LABELLED, _CLUSTERED)],
     )
 
 
@@ -182,6 +177,6 @@ def _figure(share: float, cells: dict[tuple[float, str], list[Outcome]], horizon
         x_label="step",
         y_label="regret",
         curves=curves,
-        caption="Means over runs with 95 % intervals. The two with one model an arm may lie on "
+        caption="Means over runs with 95 % intervals. The two with one model per arm may lie on "
         "each other: where hardly any arm is played often enough for a test, they decide alike.",
     )

@@ -5,7 +5,6 @@ Each line has the bar that it was promised to stay under.
 
 from __future__ import annotations
 
-import time
 from typing import Any, NamedTuple
 
 import whim.policies as whim
@@ -82,7 +81,6 @@ def _policies(line: _Line) -> dict[str, Any]:
 
 def power(options: Options) -> ExperimentResult:
     """Ratios of regret with their intervals, the bars, and whether they are met."""
-    began = time.monotonic()
     runs = options.choose(50, 10)
     lines = _lines()
     advance = options.stage("beyond/power", runs * len(lines))
@@ -96,12 +94,10 @@ def power(options: Options) -> ExperimentResult:
     rows, met = _rows(lines, results)
     count = len(rows)
     return ExperimentResult(
-        id="beyond/power",
         title="What finding every change is worth",
         summary=f"{met} of {count} bars are met: with nothing set, the score test has "
         f"{rows[0][3]} times the regret of the paper's test and {rows[1][3]} times that of "
         f"an oracle that knows the changes (random users, unit sphere, {runs} runs).",
-        command=options.command("beyond/power"),
         settings={"runs": runs, "seed": options.seed, "horizon": HORIZON}
         | {"worlds": {line.title: line.world.describe() for line in lines}}
         | {"policies": {line.title: {k: repr(p) for k, p in _policies(line).items()}
@@ -133,7 +129,6 @@ def power(options: Options) -> ExperimentResult:
             for line, other, _, ratio, _ in rows
             if not options.quick or "[1.000, 1.000]" not in ratio  # the same choices throughout
         ],
-        seconds=time.monotonic() - began,
     )  # fmt: skip
 
 

@@ -72,7 +72,7 @@ class ExperimentResult:
     title, summary
         A heading and one or two sentences that say what was found.
     command
-        What reproduces it.
+        What reproduces it; ``run`` fills it in, with the id and the seconds.
     settings
         Every parameter and seed, by name.
     differences
@@ -85,11 +85,11 @@ class ExperimentResult:
         How long it took.
     """
 
-    id: str
-    title: str
-    summary: str
-    command: str
-    settings: dict[str, Any]
+    id: str = ""
+    title: str = ""
+    summary: str = ""
+    command: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
     differences: list[str] = field(default_factory=list)
     warning: str = ""
     tables: list[Table] = field(default_factory=list)

@@ -7,7 +7,6 @@ ones, and some that it has not: no changes, clicks, fifty arms.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +55,6 @@ def _policies() -> dict[str, Any]:
 
 def revisit(options: Options) -> ExperimentResult:
     """Regret with and without ``revisit``, one user against many."""
-    began = time.monotonic()
     runs = options.choose(50, 8)
     advance = options.stage("beyond/revisit", runs * len(_WORLDS))
     policies = _policies()
@@ -68,11 +66,9 @@ def revisit(options: Options) -> ExperimentResult:
         )  # fmt: skip
     saved = fmt.percent(_saved(results[_ONE], _OFF))
     return ExperimentResult(
-        id="beyond/revisit",
         title="Revisiting neglected arms",
         summary=f"With one user, revisiting {_verdict(_saved(results[_ONE], _OFF))} of the score "
         f"test's regret; with a new user each step it {_verdict(_saved(results[_MANY], _OFF))}.",
-        command=options.command("beyond/revisit"),
         settings={
             "runs": runs,
             "seed": options.seed,
@@ -95,7 +91,6 @@ def revisit(options: Options) -> ExperimentResult:
             for label in (_ONE, _MANY)
         ],
         headline=[("revisiting, one user: regret saved", "–", saved)],
-        seconds=time.monotonic() - began,
     )
 
 

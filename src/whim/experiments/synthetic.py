@@ -7,7 +7,6 @@ so every combination is run and shown.
 
 from __future__ import annotations
 
-import time
 from itertools import product
 from typing import Any
 
@@ -65,7 +64,6 @@ def _world(law: str, users: str, asynchronous: bool, m: int) -> PiecewiseLinear:
 
 
 def _compare(options: Options, name: str, policies: dict[str, Any], m: int) -> ExperimentResult:
-    began = time.monotonic()
     runs, others = options.choose(100, 20), options.choose(100, 5)
     cases = {case: runs if case[:2] == _MAIN else others for case in product(_LAWS, _USERS, _TIMES)}
     advance = options.stage(name, sum(cases.values()))
@@ -90,10 +88,8 @@ def _compare(options: Options, name: str, policies: dict[str, Any], m: int) -> E
         f"paper: {paper}."
     )
     return ExperimentResult(
-        id=name,
         title=f"Regret where interests change, {payoff} payoffs",
         summary=summary,
-        command=options.command(name),
         settings={
             "runs": runs if runs == others else {"paper's law and user": runs, "others": others},
             "seed": options.seed,
@@ -113,7 +109,6 @@ def _compare(options: Options, name: str, policies: dict[str, Any], m: int) -> E
             for together in _TIMES
         ],
         headline=[(f"{ours}: regret saved", paper, fmt.percent(saved))],
-        seconds=time.monotonic() - began,
     )
 
 

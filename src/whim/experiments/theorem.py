@@ -8,7 +8,6 @@ surely.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,6 @@ _OURS, _BASE = "Modified PSLinUCB", "LinUCB-Disjoint"
 
 def theorem(options: Options) -> ExperimentResult:
     """Regret against T, with the slope of the bound."""
-    began = time.monotonic()
     runs = options.choose(100, 10)
     horizons = list(HORIZONS[:5] if options.quick else HORIZONS)
     advance = options.stage("synthetic/theorem", len(horizons))
@@ -50,12 +48,10 @@ def theorem(options: Options) -> ExperimentResult:
     )
     slope, slope_base = (_slope(horizons, regret) for regret in (ours, base))
     return ExperimentResult(
-        id="synthetic/theorem",
         title="Theorem 1: regret grows as the square root of time",
         summary=f"The regret of the analysed algorithm grows as T to the power "
         f"{_number(slope)}; the bound's power is 0.5, times a logarithm. LinUCB, which never "
         f"restarts, grows as T to the power {_number(slope_base)}.",
-        command=options.command("synthetic/theorem"),
         settings={
             "runs": runs,
             "seed": options.seed,
@@ -75,7 +71,6 @@ def theorem(options: Options) -> ExperimentResult:
         tables=[_table(horizons, results, parameters)],
         figures=[_figure(horizons, ours, base)],
         headline=[("Theorem 1: growth of regret with T", "T^0.5 · log T", f"T^{_number(slope)}")],
-        seconds=time.monotonic() - began,
     )
 
 

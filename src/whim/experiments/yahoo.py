@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import time
 from pathlib import Path
 
 import whim.policies as whim
@@ -150,7 +149,6 @@ def _stand_in(world: NewsWorld, events: int, options: Options, run: int) -> logs
 
 def table(options: Options) -> ExperimentResult:
     """Table 1 and the figure of click rate over time."""
-    began = time.monotonic()
     origin, made = source(options, full=5, quick=3), policies()
     advance = options.stage("yahoo/table", len(made) * origin.runs * len(origin.logs))
     result = click_rates.replay_all(
@@ -165,11 +163,9 @@ def table(options: Options) -> ExperimentResult:
     shown = ["Random", *(label for label in made if label not in plain)]
     best = max(made, key=lambda label: result.rate(label).value)
     return ExperimentResult(
-        id="yahoo/table",
         title="Click rates on a front page",
         summary=f"{where}: the highest click rate is that of {best}, {_multiple(result, best)} "
         f"times that of random choice ({replays} {'replay' if replays == 1 else 'replays'}).",
-        command=options.command("yahoo/table"),
         settings=origin.said
         | {"sample": origin.sample, "runs": len(result.runs["Random"]), "seed": options.seed}
         | {"policies": {label: repr(p) for label, p in made.items()}},
@@ -185,7 +181,6 @@ def table(options: Options) -> ExperimentResult:
             ),
         ],
         headline=headline,
-        seconds=time.monotonic() - began,
     )
 
 

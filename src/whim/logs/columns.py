@@ -1,6 +1,6 @@
 """``Log``: logged feedback in columns on disk, memory-mapped; ``open`` checks it first.
 
-A log is a folder: ``meta.json``, ``arms.json`` and one raw little-endian file a column.
+A log is a folder: ``meta.json``, ``arms.json`` and one raw little-endian file per column.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Log:
     Attributes
     ----------
     time, context, pool, logged, reward
-        One entry an event: its time, the user's (d,) features, the number of its pool, the
+        One entry per event: its time, the user's (d,) features, the number of its pool, the
         place in it that was shown, and the reward.
     propensity
         The probability with which the shown arm was chosen, or ``None``.

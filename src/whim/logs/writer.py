@@ -333,7 +333,7 @@ class Writer:
     def _context(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if x.ndim != 2 or x.shape[1] != self._d or x.dtype.kind not in "iufb":
             raise InvalidInputError(
-                f"context must have {self._d} numbers an event, got shape {x.shape} of {x.dtype}."
+                f"context must have {self._d} numbers per event, got shape {x.shape} of {x.dtype}."
             )
         if self._context_dtype == "uint8":
             with np.errstate(invalid="ignore"):

@@ -1,4 +1,4 @@
-"""How a curve looks: one slot a label, kept through a report; colours that colour-blind eyes part.
+"""How a curve looks: one slot per label, kept through a report; colours for colour-blind eyes too.
 
 The six colours differ by at least 22 (CIE 1976 ΔE) in each pair, for normal sight and under
 simulated protanopia, deuteranopia and tritanopia; each stands 3:1 or more against its ground.
