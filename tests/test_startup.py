@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parent.parent
 HEAVY = ("matplotlib", "scipy", "typer", "rich", "pandas", "sklearn", "polars", "joblib")
 
 
@@ -95,3 +99,17 @@ def test_deciding_and_simulating_need_numpy_and_numba_only() -> None:
     }  # fmt: skip
     imported = _modules(LEAN.format(blocked=blocked))
     assert not [name for name in imported if name.split(".")[0] in blocked]
+
+
+def test_the_core_requires_numpy_and_numba_only() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert [re.split(r"[<>=]", name)[0] for name in project["dependencies"]] == ["numba", "numpy"]
+
+
+def test_without_typer_the_command_names_its_extra() -> None:
+    code = "import sys; sys.modules['typer'] = None; import whim_command; whim_command.main()"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("whim: The command line needs typer")
+    assert "pip install 'whim-bandits[cli]'" in done.stderr

@@ -121,17 +121,9 @@ def say(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """JSON on stdout; what is no finite number is null."""
-    typer.echo(json.dumps(_plain(value), indent=2, default=str, allow_nan=False))
+    from whim.evaluate.simulation_result import finite
 
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    return value
+    typer.echo(json.dumps(finite(value), indent=2, default=str, allow_nan=False))
 
 
 def check_targets(*, save: Path | None = None, plot: Path | None = None) -> None:

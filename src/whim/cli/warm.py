@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,8 +38,6 @@ def warm(
 
     What is compiled is kept in the folder that 'whim doctor' shows.
     """
-    import time
-
     from whim.cli.progress import bar, processes
     from whim.evaluate.warm import warm as compile_all
 
@@ -64,20 +64,10 @@ def examples(specs: list[str] | None = None) -> list[Policy]:
     source = Source("this", 2, 2, knows_truth=False)
     policies: list[Policy] = []
     for name, params in wanted:
-        required = _required(name)
+        takes = inspect.signature(POLICIES[name]).parameters if name in POLICIES else {}
+        required = [key for key, p in takes.items() if p.default is p.empty]
         params = {key: value for key, value in _VALUES.items() if key in required} | params
         if params.get("groups") != "given":  # else there is nothing to complete
             params = complete(name, params, source)
         policies.append(make(name, **params))
     return policies
-
-
-def _required(name: str) -> list[str]:
-    import inspect
-
-    from whim.policies import POLICIES
-
-    if name not in POLICIES:
-        return []  # refused with the names that there are
-    parameters = inspect.signature(POLICIES[name]).parameters.values()
-    return [p.name for p in parameters if p.default is p.empty]

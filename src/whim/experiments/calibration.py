@@ -205,7 +205,7 @@ def _table(cases: list[Case], rates: list[float], ratios: Ratios) -> Table:
         columns=["", "d", "contexts", "rewards", *(f"asked {_power(rate)}" for rate in rates)],
         rows=[
             [str(case.number), str(case.d), case.contexts, case.rewards]
-            + [_number(ratios[case, rate]) for rate in rates]
+            + [fmt.fixed(ratios[case, rate]) for rate in rates]
             for case in cases
         ],
         caption="normal σ: xᵀθ and noise of standard deviation σ. clicks p: 0 or 1 at the rate p; "
@@ -239,10 +239,6 @@ def _figure(d: int, cases: list[Case], rates: list[float], ratios: Ratios) -> Fi
         caption="With 95 % intervals, which allow for alarms that come in pairs. The band is what "
         "is wished for, the line the rate itself.",
     )
-
-
-def _number(ratio: Interval) -> str:
-    return f"{ratio.value:.2f}" + fmt.between(f"{ratio.low:.2f}", f"{ratio.high:.2f}")
 
 
 def _power(rate: float) -> str:

@@ -11,6 +11,7 @@ __all__ = [
     "between",
     "count",
     "curve",
+    "fixed",
     "is_telling",
     "percent",
     "rate",
@@ -51,6 +52,16 @@ def _hundredths(share: float, digits: int, signed: bool) -> str:
     return text.lstrip("+-") if zero else text.replace("-", "−")
 
 
+def fixed(i: Interval, digits: int = 2) -> str:
+    """A number with so many decimals, such as ``0.52 [0.49, 0.55]``.
+
+    >>> fixed(Interval(0.5213, 0.49, 0.55))
+    '0.52 [0.49, 0.55]'
+    """
+    value, low, high = (f"{part:.{digits}f}".replace("-", "−") for part in i)
+    return value + between(low, high)
+
+
 def rate(i: Interval) -> str:
     """A click rate, such as ``0.0564 [0.0559, 0.0569]``.
 
@@ -59,7 +70,7 @@ def rate(i: Interval) -> str:
     """
     if math.isnan(i.value):
         return "–"
-    return (f"{i.value:.4f}" + between(f"{i.low:.4f}", f"{i.high:.4f}")).replace("-", "−")
+    return fixed(i, 4)
 
 
 def is_telling(i: Interval) -> bool:

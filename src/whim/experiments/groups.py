@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import whim.policies as whim
-from whim.evaluate import Interval, band
+from whim.evaluate import band, mean_interval
 from whim.evaluate.follow import Follower
 from whim.evaluate.spread import spread
 from whim.experiments import formatting as fmt
@@ -64,7 +64,9 @@ def groups(options: Options) -> ExperimentResult:
         for share in range(len(SHARES))
         for label in LABELS
     }
-    at_end = {cell: _interval(np.array([o.regret[-1] for o in got])) for cell, got in cells.items()}
+    at_end = {
+        cell: mean_interval(np.array([o.regret[-1] for o in got])) for cell, got in cells.items()
+    }
     best, own = at_end[0.0, _LABELLED], at_end[0.0, _OWN]
     part = best.value / own.value
     return ExperimentResult(
@@ -139,10 +141,6 @@ def _play(label: str, world: GroupedLinear, episode: Episode, strays: set[int]) 
     )
 
 
-def _interval(values: F64) -> Interval:
-    return Interval(*(part.item() for part in band(values)))
-
-
 def _table(cells: dict[tuple[float, str], list[Outcome]]) -> Table:
     rows = []
     for (share, label), got in cells.items():
@@ -152,7 +150,7 @@ def _table(cells: dict[tuple[float, str], list[Outcome]]) -> Table:
             for name in ("found", "testable", "false", "restarts")
         ]
         seen = [f"{counts[0]} of {counts[1]}" if share else "–", counts[2], counts[3]]
-        regret = fmt.whole(_interval(np.array([o.regret[-1] for o in got])))
+        regret = fmt.whole(mean_interval(np.array([o.regret[-1] for o in got])))
         rows.append([f"{share:.0%}", label, regret, *(seen if grouped else ["–"] * 3)])
     return Table(
         title="Regret at the end, and what left its group",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import whim.policies as whim
 from whim.evaluate import SimulationResult, mean_interval, simulate
-from whim.evaluate.intervals import Interval, ratio_interval
+from whim.evaluate.intervals import ratio_interval
 from whim.evaluate.tasks import OracleMaker
 from whim.experiments import formatting as fmt
 from whim.experiments.options import Options, after
@@ -141,15 +141,11 @@ def _rows(lines: list[_Line], results: list[SimulationResult]) -> tuple[list[lis
             sure = "yes, surely" if ratio.high <= bar else "yes"
             rows.append(
                 [
-                    line.title, other, f"≤ {bar}", _ratio(ratio),
+                    line.title, other, f"≤ {bar}", fmt.fixed(ratio, 3),
                     sure if ratio.value <= bar else "no",
                 ]
             )  # fmt: skip
     return rows, met
-
-
-def _ratio(i: Interval) -> str:
-    return f"{i.value:.3f}" + fmt.between(f"{i.low:.3f}", f"{i.high:.3f}")
 
 
 def _regrets(lines: list[_Line], results: list[SimulationResult]) -> Table:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import whim.policies as whim
-from whim.evaluate import Band, Interval, SimulationResult, band, simulate
+from whim.evaluate import Band, Interval, SimulationResult, band, mean_interval, simulate
 from whim.evaluate.intervals import bootstrap
 from whim.experiments import formatting as fmt
 from whim.experiments.options import Options
@@ -50,8 +50,8 @@ def theorem(options: Options) -> ExperimentResult:
     return ExperimentResult(
         title="Theorem 1: regret grows as the square root of time",
         summary=f"The regret of the analysed algorithm grows as T to the power "
-        f"{_number(slope)}; the bound's power is 0.5, times a logarithm. LinUCB, which never "
-        f"restarts, grows as T to the power {_number(slope_base)}.",
+        f"{fmt.fixed(slope)}; the bound's power is 0.5, times a logarithm. LinUCB, which never "
+        f"restarts, grows as T to the power {fmt.fixed(slope_base)}.",
         settings={
             "runs": runs,
             "seed": options.seed,
@@ -70,7 +70,7 @@ def theorem(options: Options) -> ExperimentResult:
         ],
         tables=[_table(horizons, results, parameters)],
         figures=[_figure(horizons, ours, base)],
-        headline=[("Theorem 1: growth of regret with T", "T^0.5 · log T", f"T^{_number(slope)}")],
+        headline=[("Theorem 1: growth of regret with T", "T^0.5 · log T", f"T^{fmt.fixed(slope)}")],
     )
 
 
@@ -105,10 +105,6 @@ def _slope(horizons: list[int], regret: F64) -> Interval:
     return bootstrap(regret, fit)
 
 
-def _number(i: Interval) -> str:
-    return f"{i.value:.2f}" + fmt.between(f"{i.low:.2f}", f"{i.high:.2f}")
-
-
 def _table(
     horizons: list[int], results: list[SimulationResult], parameters: list[TheoryParameters]
 ) -> Table:
@@ -121,7 +117,7 @@ def _table(
             [
                 f"{T:,}", str(p.window), f"{p.gamma:.3f}",
                 *(
-                    fmt.whole(Interval(*(part.item() for part in band(result.regret[label]))))
+                    fmt.whole(mean_interval(result.regret[label][:, -1]))
                     for label in (_OURS, _BASE)
                 ),
                 f"{detected:.1f} of {SEGMENTS - 1}", fmt.count(false),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,33 +26,14 @@ ORDERS = ("shuffled", "user", "cluster", "time")
 _BLOCK = 4096  # events written at a time
 
 
-def features(
-    folder: str | os.PathLike[str],
-    *,
-    protocol: str = "paper",
-    min_listeners: int = 100,
-    n_features: int = 10,
-    n_item_features: int | None = None,
-    n_factors: int = 10,
-    bandwidth: float | None = None,
-    dense: int = 10,
-    seed: int = 0,
-) -> Features:
+def features(folder: str | os.PathLike[str], **settings: Any) -> Features:
     """The artists, the users and their features, as ``convert`` would write them.
 
-    Parameters
-    ----------
-    folder
-        Where the HetRec files are.
-    protocol, min_listeners, n_features, n_item_features, n_factors, bandwidth, dense, seed
-        See ``convert``.
+    ``settings`` are those of ``convert`` that say how features are made: ``protocol``,
+    ``min_listeners``, ``n_features``, ``n_item_features``, ``n_factors``, ``bandwidth``, ``dense``
+    and ``seed``.
     """
-    settings = Settings(
-        protocol=protocol, min_listeners=min_listeners, n_features=n_features,
-        n_item_features=n_item_features, n_factors=n_factors, bandwidth=bandwidth, dense=dense,
-        seed=seed,
-    )  # fmt: skip
-    return prepare(Path(folder), settings)[0]
+    return prepare(Path(folder), Settings(**settings))[0]
 
 
 def convert(

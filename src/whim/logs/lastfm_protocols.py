@@ -67,14 +67,14 @@ class Positives:
 class Settings:
     """The parameters of ``lastfm.convert`` that decide about features, checked."""
 
-    protocol: str
-    min_listeners: int
-    n_features: int
-    n_item_features: int | None
-    n_factors: int
-    bandwidth: float | None
-    dense: int
-    seed: int
+    protocol: str = "paper"
+    min_listeners: int = 100
+    n_features: int = 10
+    n_item_features: int | None = None
+    n_factors: int = 10
+    bandwidth: float | None = None
+    dense: int = 10
+    seed: int = 0
 
     def __post_init__(self) -> None:
         checks.choice("protocol", self.protocol, PROTOCOLS)
