@@ -44,7 +44,7 @@ def warm(
     made = examples(policy or None)
     began = time.monotonic()
     with bar("compiling", len(made)) as progress:
-        compile_all(made, live=True, jobs=processes(jobs, float("inf")), progress=progress)
+        compile_all(made, jobs=processes(jobs, float("inf")), progress=progress)
     seconds = time.monotonic() - began
     typer.echo(f"{len(made)} policies are compiled ({seconds:.0f} s)", err=True)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,20 +11,21 @@ from whim.evaluate.spread import spread
 from whim.policies import Policy, from_bytes
 from whim.policies.walk import EACH, Stretch, walk
 
-__all__ = ["warm", "warm_policy"]
+__all__ = ["CALLS", "warm", "warm_policy", "warm_task"]
+
+CALLS = ("live", "batch", "loop")
 
 
-def warm_policy(policy: Policy, *, live: bool = True, loop: bool = True) -> None:
+def warm_policy(policy: Policy, calls: Collection[str] = CALLS) -> None:
     """Let a copy of the policy take every kind of call, which compiles it or loads it.
 
     Parameters
     ----------
     policy
         It stays as it is.
-    live
-        ``select``, ``rank``, ``update``, ``scores_many`` and ``update_many``.
-    loop
-        The compiled loop of ``simulate`` and ``replay``.
+    calls
+        ``"live"``: ``select``, ``rank`` and ``update``. ``"batch"``: ``scores_many`` and
+        ``update_many``. ``"loop"``: the compiled loop of ``simulate`` and ``replay``.
 
     Examples
     --------
@@ -39,15 +39,16 @@ def warm_policy(policy: Policy, *, live: bool = True, loop: bool = True) -> None
     grouped = {"groups": [0, 1]} if copy.params.get("groups") == "given" else {}
     copy.add_arms(arms, features=np.ones((2, m)) if m else None, **grouped)
     X, rewards, Z = np.ones((2, d)), np.zeros((2, 2)), np.ones((2, k)) if k else None
-    if live:
+    if "live" in calls:
         for _ in range(2):  # the second call is the one that later calls are like
             decision = copy.select(X[0], arms, cross=Z)
             copy.update(decision.arm, X[0], 1.0, cross=None if Z is None else Z[0])
         copy.rank(X[0], arms, cross=Z)
+    if "batch" in calls:
         copy.update_many(arms, X, rewards[0], cross=Z)
         if Z is None:
             copy.scores_many(X)
-    if loop and Z is None:
+    if "loop" in calls and Z is None:
         slots = np.array([_slot(copy, arm) for arm in arms])
         walk(
             copy,
@@ -64,17 +65,19 @@ def _slot(policy: Any, arm: Any) -> int:
 def warm(
     policies: Iterable[Policy],
     *,
-    live: bool = False,
+    calls: Collection[str] = CALLS,
     jobs: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> None:
-    """``warm_policy`` for each, on several cores; by default only the loops.
+    """``warm_policy`` for each, on several cores.
 
     Left to themselves, the workers of a comparison would all begin by compiling the same loops.
     """
-    made = [policy.to_bytes() for policy in policies]
-    spread(partial(_warm_bytes, live), made, jobs=jobs, progress=progress)
+    tasks = [(policy.to_bytes(), tuple(calls)) for policy in policies]
+    spread(warm_task, tasks, jobs=jobs, progress=progress)
 
 
-def _warm_bytes(live: bool, data: bytes) -> None:
-    warm_policy(from_bytes(data), live=live)
+def warm_task(task: tuple[bytes, tuple[str, ...]]) -> None:
+    """``warm_policy`` for a policy's bytes, as a worker does it."""
+    data, calls = task
+    warm_policy(from_bytes(data), calls)

@@ -91,14 +91,17 @@ def compile_loops(options: Options, *, first: bool) -> None:
     The first experiment needs few, so that its figures are there while others are compiled.
     Where a loop is cached already this takes no time.
     """
-    from whim.evaluate.warm import warm
+    from whim.evaluate import spread
+    from whim.evaluate.warm import warm_task
     from whim.policies import policy
 
     chosen = _FIRST_LOOPS if first else _OTHER_LOOPS
-    made = [policy(name, **params) for name, params in chosen]
+    tasks = [(policy(name, **params).to_bytes(), ("loop",)) for name, params in chosen]
+    if not first:  # beyond/calibration learns by update_many
+        tasks.append((policy("pslinucb-disjoint", **_ONE).to_bytes(), ("batch",)))
     title = "compiling for the first experiment" if first else "compiling for all others"
-    advance = options.stage(f"{title} (only once)", len(made))
-    warm(made, jobs=options.jobs, progress=advance)
+    advance = options.stage(f"{title} (only once)", len(tasks))
+    spread(warm_task, tasks, jobs=options.jobs, progress=advance)
 
 
 def run(experiment: str, options: Options) -> ExperimentResult:

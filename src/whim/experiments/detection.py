@@ -128,7 +128,7 @@ def detection(options: Options) -> ExperimentResult:
         headline=[
             (
                 "Score test: changes found, false alarms per 10,000 plays",
-                "",
+                "–",
                 f"{_share(_total(main, OURS))}, {_alarms(main, OURS):.2f}",
             )
         ],

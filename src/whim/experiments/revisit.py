@@ -90,7 +90,7 @@ def revisit(options: Options) -> ExperimentResult:
             )
             for label in (_ONE, _MANY)
         ],
-        headline=[("revisiting, one user: regret saved", "–", saved)],
+        headline=[("Revisiting, one user: regret saved", "–", saved)],
     )
 
 
