@@ -18,7 +18,7 @@ def regret_figure(title: str, *, points: int = 200, horizon: int = 20_000) -> Fi
     shapes = {
         "LinUCB": 0.115 * steps,
         "PSLinUCB": 0.055 * steps + 18 * np.log1p(within / 40),
-        "told the truth": 0.021 * steps + 9 * np.log1p(within / 30),
+        "oracle": 0.021 * steps + 9 * np.log1p(within / 30),
     }
     curves = [
         Curve(label, steps.tolist(), mean.tolist(), (0.93 * mean).tolist(), (1.07 * mean).tolist())
@@ -70,7 +70,7 @@ def synthetic() -> ExperimentResult:
                         "52 %",
                         "78 of 90",
                     ],
-                    ["told the truth", "431 [402, 460]", "428 [399, 457]", "81 %", "90 of 90"],
+                    ["oracle", "431 [402, 460]", "428 [399, 457]", "81 %", "90 of 90"],
                 ],
                 caption="Means with 95 % bootstrap intervals over 100 runs.",
                 highlight=[1],
