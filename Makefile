@@ -3,14 +3,16 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+RUN    := $(VENV)/.run-ready
 READY  := $(VENV)/.ready
+PIP    := $(BIN)/pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run demo paper test lint types rooms tests bench bench-peers bench-service figures slow \
+.PHONY: help run demo paper test lint types layers tests bench bench-peers bench-service figures slow \
         clean constraints
 
 help:
-	@echo "make run      the experiments in small, and a report of them (some minutes the first time)"
-	@echo "make test     lint, types, order of rooms, examples and tests"
+	@echo "make run      a quick run of the experiments, and a report of them (two minutes or so)"
+	@echo "make test     lint, types, order of layers, examples and tests"
 	@echo "make bench    speed, memory and start-up, and other libraries side by side (a quiet machine,"
 	@echo "              please; needs the network for the other libraries' packages)"
 	@echo "make bench-peers  only the other libraries side by side"
@@ -21,13 +23,13 @@ help:
 	@echo "make figures  the pictures of the README"
 	@echo "make clean    remove what these made"
 
-run: $(READY)
+run: $(RUN)
 	@$(BIN)/whim paper all --quick --out out/quick
 
-paper: $(READY)
+paper: $(RUN)
 	@$(BIN)/whim paper all --out out/paper $(if $(DATA),--data $(DATA))
 
-test: lint types rooms tests
+test: lint types layers tests
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -36,7 +38,7 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-rooms: $(READY)
+layers: $(READY)
 	$(BIN)/lint-imports --no-cache
 
 tests: $(READY)
@@ -67,12 +69,18 @@ figures: $(READY)
 	$(BIN)/python examples/regret_figure.py docs/images/regret.svg
 	$(BIN)/python examples/revisit_figure.py docs/images/revisit.svg
 
-$(READY): pyproject.toml constraints.txt
+# what the experiments need; bytecode is made when something is first imported, not for all files
+$(RUN): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "whim needs Python 3.11 or newer, got $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt hatchling editables
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	$(PIP) -q hatchling editables
+	$(PIP) --no-compile --no-build-isolation -e '.[paper]'
+	@touch $@
+
+# all of it: the service, the tools, the tests
+$(READY): $(RUN)
+	$(PIP) -q --no-build-isolation -e '.[dev]'
 	@touch $@
 
 # after a change of dependencies: newest versions into constraints.txt

@@ -20,7 +20,7 @@ COLOURS = {
     "LinUCB": "#b3541e",
     "PSLinUCB, paper's test": "#8a6fb0",
     "PSLinUCB": "#1f5fa8",
-    "told the truth": "#5b8c5a",
+    "oracle": "#5b8c5a",
 }
 
 
@@ -31,7 +31,7 @@ def policies() -> dict[str, Any]:
             n_features=D, alpha=1.0, window=100, threshold=0.35
         ),
         "PSLinUCB": whim.PSLinUCBDisjoint(n_features=D, alpha=1.0),
-        "told the truth": lambda episode: whim.OracleRestart(
+        "oracle": lambda episode: whim.OracleRestart(
             policy=whim.LinUCBDisjoint(n_features=D, alpha=1.0), changes=episode.changes
         ),
     }

@@ -8,7 +8,7 @@ import pytest
 
 from whim.evaluate import Interval, simulate
 from whim.evaluate.detection import Detection
-from whim.experiments import Options, detection, power, rivals, run, untuned
+from whim.experiments import Options, clicks, competitors, detection, power, run
 from whim.policies import Policy
 
 
@@ -23,16 +23,16 @@ def test_the_best_setting_is_chosen_on_other_seeds() -> None:
     case = detection.cases(quick=True)[0]
     options = Options(quick=True, jobs=1, seed=5)
     done: list[int] = []
-    found = rivals.tune([case], options, 2, done.append)[case.title]
+    found = competitors.tune([case], options, 2, done.append)[case.title]
     assert done == [1]
-    every = rivals.rivals(case)
+    every = competitors.competitors(case)
     assert set(found) == {label for label, rival in every.items() if len(rival.grid) > 1}
     settings, regret, rate = found["CUSUM"][0]
     assert regret == min(tried for _, tried, _ in found["CUSUM"])
     assert len(found["CUSUM"]) == len(every["CUSUM"].grid)
     made = every["CUSUM"].make(case, settings)
     again = simulate(
-        case.world, {"": made}, horizon=case.horizon, runs=2, seed=5 + rivals._OTHER_SEEDS
+        case.world, {"": made}, horizon=case.horizon, runs=2, seed=5 + competitors._OTHER_SEEDS
     )
     assert again.regret[""][:, -1].mean() == pytest.approx(regret)
     assert sum(d.false_alarms for d in again.detections[""]) == round(rate * 2 * case.horizon)
@@ -45,12 +45,12 @@ def test_every_case_has_settings_and_every_policy_fits_its_world() -> None:
     assert {case.title for case in detection.cases(quick=True)} < set(titles)
     for case in found:
         assert not case.like or not found[titles.index(case.like)].like
-        for label, rival in rivals.rivals(case).items():
+        for label, rival in competitors.competitors(case).items():
             for settings in rival.grid:
                 made = rival.make(case, settings)
-                fits = isinstance(made, Policy) or label == rivals.TOLD
+                fits = isinstance(made, Policy) or label == competitors.ORACLE
                 assert fits, label
-    ours = rivals.rivals(found[0])[rivals.OURS]
+    ours = competitors.competitors(found[0])[competitors.OURS]
     assert ours.grid == [{}]  # nothing is chosen for the score test
 
 
@@ -81,8 +81,8 @@ def test_bars_are_met_or_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 def test_verdicts_on_click_rates() -> None:
-    assert untuned._verdict(Interval(0.02, 0.01, 0.03)) == "better"
-    assert untuned._verdict(Interval(-0.001, -0.01, 0.03)) == "no worse"
-    assert untuned._verdict(Interval(-0.02, -0.03, -0.01)) == "worse"
+    assert clicks._verdict(Interval(0.02, 0.01, 0.03)) == "better"
+    assert clicks._verdict(Interval(-0.001, -0.01, 0.03)) == "no worse"
+    assert clicks._verdict(Interval(-0.02, -0.03, -0.01)) == "worse"
     nan = float("nan")
-    assert untuned._verdict(Interval(-0.02, nan, nan)) == "–"  # one run shows nothing
+    assert clicks._verdict(Interval(-0.02, nan, nan)) == "–"  # one run shows nothing

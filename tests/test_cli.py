@@ -22,7 +22,7 @@ import whim
 from whim.cli import specs
 from whim.cli.app import app
 from whim.errors import InvalidInputError, WhimError
-from whim.evaluate.tasks import Told
+from whim.evaluate.tasks import OracleMaker
 
 SMALL = ["simulate", "--runs", "2", "--horizon", "300", "--arms", "3", "--features", "2"]
 D, M = 2, 3
@@ -81,7 +81,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_simulate_prints_a_table_and_the_same_one_again() -> None:
     first, second = run(*SMALL), run(*SMALL, "--jobs", "2")
     assert first.returncode == 0, first.stderr
-    for word in ("LinUCB", "PSLinUCB", "told the truth", "regret", "seed 0"):
+    for word in ("LinUCB", "PSLinUCB", "oracle", "regret", "seed 0"):
         assert word in first.stdout
     assert first.stdout == second.stdout
     assert first.stderr == ""
@@ -99,7 +99,7 @@ def test_simulate_json_is_the_library_s_result() -> None:
     policies = {
         "LinUCB": whim.LinUCBDisjoint(n_features=2),
         "PSLinUCB": whim.PSLinUCBDisjoint(n_features=2, window=100, threshold=0.35),
-        "told the truth": lambda episode: whim.OracleRestart(
+        "oracle": lambda episode: whim.OracleRestart(
             policy=whim.LinUCBDisjoint(n_features=2), changes=episode.changes
         ),
     }
@@ -130,7 +130,7 @@ def test_simulate_with_policies_of_the_user_s_own() -> None:
 def test_other_worlds(world: str) -> None:
     out = said("simulate", "--world", world, "--runs", "2", "--horizon", "200", "--jobs", "1")
     assert f"{world} world" in out
-    assert ("told the truth" in out) == (world != "drifting")
+    assert ("oracle" in out) == (world != "drifting")
 
 
 def test_simulate_saves_and_draws(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_every_policy_can_be_asked_for() -> None:
     made = specs.make(texts, source)
     assert list(made) == list(whim.POLICIES)
     for name, policy in made.items():
-        assert isinstance(policy, whim.POLICIES[name]) != isinstance(policy, Told)
+        assert isinstance(policy, whim.POLICIES[name]) != isinstance(policy, OracleMaker)
 
 
 @pytest.mark.parametrize(
@@ -339,6 +339,20 @@ def test_replay_refuses(arguments: list[str], line: str, log: Path) -> None:
 
 
 # -- Ctrl-C ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.3, 1.0])
+def test_an_interrupt_in_the_first_seconds_is_one_line(seconds: float) -> None:
+    """While Python imports, and while workers do, to which the terminal sends it as well."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import whim_command; whim_command.main()", "simulate", "--runs",
+         "100000", "--jobs", "2"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    time.sleep(seconds)
+    os.killpg(process.pid, signal.SIGINT)
+    out, error = process.communicate(timeout=60)
+    assert (process.returncode, out, error) == (130, "", "\nwhim: interrupted\n")
 
 
 def test_an_interrupt_on_a_terminal_leaves_it_clean() -> None:

@@ -18,8 +18,7 @@ import whim.logs
 from tests import yahoo_literal
 from tests.test_logs import bytes_of
 from whim.errors import InvalidInputError, LogFileError
-from whim.kernels import parsing
-from whim.logs import Log, sources, yahoo
+from whim.logs import Log, sources, yahoo, yahoo_parser
 from whim.logs.yahoo import DROPPED, WARNINGS, convert
 
 # the line that Yahoo's readme shows, with two of its articles; the shown one's features are made up
@@ -88,40 +87,40 @@ def test_the_published_example_of_r6b(tmp_path: Path) -> None:
 
 BROKEN = {
     b"": None,
-    b"\xff\x00\x80junk\n": parsing.BAD_HEADER,
-    b"hello\n": parsing.BAD_HEADER,
-    b"1 2\n": parsing.BAD_HEADER,
-    b"1 2 |user 1\n": parsing.BAD_HEADER,
-    line(when=b"1.5"): parsing.BAD_HEADER,
-    line(when=b"1" * 19): parsing.BAD_HEADER,
-    line(shown=b"id-10"): parsing.BAD_HEADER,
-    line(click=b"2"): parsing.BAD_CLICK,
-    line(click=b"-1"): parsing.BAD_CLICK,
-    line(click=b"1.0"): parsing.BAD_CLICK,
-    b"1 10 1\n": parsing.BAD_USER,
-    b"1 10 1 |users 1:1\n": parsing.BAD_USER,
-    b"1 10 1 |us\n": parsing.BAD_USER,
-    line(user=USER.replace(b":.1", b":")): parsing.BAD_USER,
-    line(user=USER.replace(b":.1", b":x")): parsing.BAD_USER,
-    line(user=USER.replace(b":.1", b":nan")): parsing.BAD_USER,
-    line(user=USER.replace(b":.1", b":1e400")): parsing.BAD_USER,
-    line(user=USER.replace(b":.1", b":1e11")): parsing.BAD_USER,
-    line(user=USER.replace(b":.1", b":1_0")): parsing.BAD_USER,
-    line(user=USER + b" 2:0.1"): parsing.BAD_USER,
-    line(user=USER.replace(b"2:.1 ", b"")): parsing.USER_LACKS,
-    line(user=b""): parsing.USER_LACKS,
-    line(pool=b""): parsing.EMPTY_POOL,
-    line(pool=b"|11 2:1"): parsing.EMPTY_POOL,
-    line(pool=b"|11 " + ARTICLE): parsing.NOT_IN_POOL,
-    line(pool=b"|10 1:1 |11 " + ARTICLE): parsing.SHOWN_LACKS,
-    line(pool=b"|10 " + ARTICLE + b" |10 " + ARTICLE): parsing.REPEATED,
-    line(pool=b"|10 " + ARTICLE + b" |x " + ARTICLE): parsing.BAD_POOL,
-    line(pool=b"|10 " + ARTICLE + b" | 11 " + ARTICLE): parsing.BAD_POOL,
-    line(pool=b"|10 " + ARTICLE + b" |11 2:1e 3:1"): parsing.BAD_POOL,
-    line(pool=b"|10 " + ARTICLE + b" |11 2"): parsing.BAD_POOL,
-    line(user=USER + b" " * (1 << 20)): parsing.LONG,
-    b" " * (1 << 20) + b" \n": parsing.LONG,
-    line(pool=b" ".join(b"|%d" % i for i in range(10_001))): parsing.TOO_MANY,
+    b"\xff\x00\x80junk\n": yahoo_parser.BAD_HEADER,
+    b"hello\n": yahoo_parser.BAD_HEADER,
+    b"1 2\n": yahoo_parser.BAD_HEADER,
+    b"1 2 |user 1\n": yahoo_parser.BAD_HEADER,
+    line(when=b"1.5"): yahoo_parser.BAD_HEADER,
+    line(when=b"1" * 19): yahoo_parser.BAD_HEADER,
+    line(shown=b"id-10"): yahoo_parser.BAD_HEADER,
+    line(click=b"2"): yahoo_parser.BAD_CLICK,
+    line(click=b"-1"): yahoo_parser.BAD_CLICK,
+    line(click=b"1.0"): yahoo_parser.BAD_CLICK,
+    b"1 10 1\n": yahoo_parser.BAD_USER,
+    b"1 10 1 |users 1:1\n": yahoo_parser.BAD_USER,
+    b"1 10 1 |us\n": yahoo_parser.BAD_USER,
+    line(user=USER.replace(b":.1", b":")): yahoo_parser.BAD_USER,
+    line(user=USER.replace(b":.1", b":x")): yahoo_parser.BAD_USER,
+    line(user=USER.replace(b":.1", b":nan")): yahoo_parser.BAD_USER,
+    line(user=USER.replace(b":.1", b":1e400")): yahoo_parser.BAD_USER,
+    line(user=USER.replace(b":.1", b":1e11")): yahoo_parser.BAD_USER,
+    line(user=USER.replace(b":.1", b":1_0")): yahoo_parser.BAD_USER,
+    line(user=USER + b" 2:0.1"): yahoo_parser.BAD_USER,
+    line(user=USER.replace(b"2:.1 ", b"")): yahoo_parser.USER_LACKS,
+    line(user=b""): yahoo_parser.USER_LACKS,
+    line(pool=b""): yahoo_parser.EMPTY_POOL,
+    line(pool=b"|11 2:1"): yahoo_parser.EMPTY_POOL,
+    line(pool=b"|11 " + ARTICLE): yahoo_parser.NOT_IN_POOL,
+    line(pool=b"|10 1:1 |11 " + ARTICLE): yahoo_parser.SHOWN_LACKS,
+    line(pool=b"|10 " + ARTICLE + b" |10 " + ARTICLE): yahoo_parser.REPEATED,
+    line(pool=b"|10 " + ARTICLE + b" |x " + ARTICLE): yahoo_parser.BAD_POOL,
+    line(pool=b"|10 " + ARTICLE + b" | 11 " + ARTICLE): yahoo_parser.BAD_POOL,
+    line(pool=b"|10 " + ARTICLE + b" |11 2:1e 3:1"): yahoo_parser.BAD_POOL,
+    line(pool=b"|10 " + ARTICLE + b" |11 2"): yahoo_parser.BAD_POOL,
+    line(user=USER + b" " * (1 << 20)): yahoo_parser.LONG,
+    b" " * (1 << 20) + b" \n": yahoo_parser.LONG,
+    line(pool=b" ".join(b"|%d" % i for i in range(10_001))): yahoo_parser.TOO_MANY,
 }
 
 
@@ -133,7 +132,7 @@ def test_each_kind_of_bad_line(tmp_path: Path, text: bytes) -> None:
     assert log.meta["dropped"] == ({} if reason is None else {DROPPED[reason]: 1})
     if len(text) < 1 << 20:
         same_as_literal(log, EXAMPLE + text + EXAMPLE)
-    malformed = reason is not None and reason < parsing.USER_LACKS
+    malformed = reason is not None and reason < yahoo_parser.USER_LACKS
     if malformed:
         with pytest.raises(LogFileError, match=r"text, line 2: ") as caught:
             converted(tmp_path, EXAMPLE + text + EXAMPLE, strict=True)
@@ -147,15 +146,15 @@ def test_an_article_without_features_leaves_the_pool_and_not_its_event(tmp_path:
     log = converted(tmp_path, more + more.replace(b" 109513 0", b" 109528 1") + EXAMPLE)
     assert log.arms == [109498, 109513, 109453]
     assert log.n_pools == 1
-    assert log.meta["dropped"] == {DROPPED[parsing.SHOWN_LACKS]: 1}
-    assert log.meta["warnings"] == {WARNINGS[parsing.LACKING]: 1}
+    assert log.meta["dropped"] == {DROPPED[yahoo_parser.SHOWN_LACKS]: 1}
+    assert log.meta["warnings"] == {WARNINGS[yahoo_parser.LACKING]: 1}
 
 
 def test_stray_features_are_ignored_and_counted(tmp_path: Path) -> None:
     text = EXAMPLE.replace(b"|user", b"|user 7:0.5 12:1").replace(b"|109453", b"|109453 0:3")
     log = converted(tmp_path, text)
     assert log.event(0).x.tolist() == [1.0, 0.000012, 0.0, 0.000006, 0.000023, 0.999958]
-    assert log.meta["warnings"] == {WARNINGS[parsing.STRAY]: 3}
+    assert log.meta["warnings"] == {WARNINGS[yahoo_parser.STRAY]: 3}
 
 
 # -- anything at all --------------------------------------------------------------------------

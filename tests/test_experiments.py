@@ -13,10 +13,12 @@ from whim.errors import InvalidInputError
 from whim.evaluate import Interval
 from whim.experiments import (
     EXPERIMENTS,
-    Findings,
+    ExperimentResult,
     Options,
     calibration,
+    clicks,
     detection,
+    formatting,
     groups,
     lastfm,
     power,
@@ -25,8 +27,6 @@ from whim.experiments import (
     select,
     synthetic,
     theorem,
-    untuned,
-    words,
     yahoo,
 )
 from whim.worlds import Listeners, NewsWorld
@@ -45,7 +45,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detection, "QUICK_HORIZON", 300)
     monkeypatch.setattr(detection, "PERIOD", 100)
     monkeypatch.setattr(power, "HORIZON", 300)
-    monkeypatch.setattr(untuned, "QUICK_VISITS", 1000)
+    monkeypatch.setattr(clicks, "QUICK_VISITS", 1000)
 
 
 def options(tmp_path: Path, **more: object) -> Options:
@@ -80,7 +80,7 @@ def test_every_experiment_tells_what_it_found(name: str, tmp_path: Path) -> None
     stand_in = "stand-in" in found.warning
     assert stand_in == (name.startswith(("lastfm", "yahoo")) or name == "beyond/clicks")
     found.save(tmp_path / "found.json")
-    assert Findings.load(tmp_path / "found.json") == found
+    assert ExperimentResult.load(tmp_path / "found.json") == found
 
 
 @pytest.mark.usefixtures("small")
@@ -145,15 +145,15 @@ def test_refusals(tmp_path: Path) -> None:
         Options(runs=0)
     broken = tmp_path / "broken.json"
     broken.write_text('{"format": 1, "id": "x"}')
-    with pytest.raises(InvalidInputError, match="must be the findings of an experiment"):
-        Findings.load(broken)
+    with pytest.raises(InvalidInputError, match="must be the result of an experiment"):
+        ExperimentResult.load(broken)
     missing = CliRunner().invoke(app, ["paper", "all", "--data", str(tmp_path / "nowhere")])
     assert isinstance(missing.exception, InvalidInputError)
 
 
 def test_numbers_in_words() -> None:
     nan = float("nan")
-    assert words.whole(Interval(12.3, nan, nan)) == "12"
-    assert words.percent(Interval(-0.0004, -0.02, 0.03)) == "0 % [−2, 3]"
-    assert words.percent(Interval(0.027, 0.01, 0.04), 1, signed=True) == "+2.7 % [+1.0, +4.0]"
-    assert words.rate(Interval(nan, nan, nan)) == "–"
+    assert formatting.whole(Interval(12.3, nan, nan)) == "12"
+    assert formatting.percent(Interval(-0.0004, -0.02, 0.03)) == "0 % [−2, 3]"
+    assert formatting.percent(Interval(0.027, 0.01, 0.04), 1, signed=True) == "+2.7 % [+1.0, +4.0]"
+    assert formatting.rate(Interval(nan, nan, nan)) == "–"

@@ -16,7 +16,7 @@ import pytest
 
 import whim
 from tests import hetrec
-from whim.errors import InvalidInputError, LogFileError
+from whim.errors import InvalidInputError, LogFileError, WhimError
 from whim.logs import lastfm
 from whim.logs.lastfm_features import factorise, reduce_tags, soft_membership, tag_counts
 from whim.logs.lastfm_files import read_listening, read_tagging, read_tags
@@ -407,7 +407,7 @@ def test_without_scikit_learn_the_extra_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)  # import then fails as if not installed
-    with pytest.raises(InvalidInputError, match=re.escape("pip install whim[features]")):
+    with pytest.raises(WhimError, match=re.escape("pip install 'whim-bandits[features]'")):
         lastfm.features(folder, **SMALL)
 
 

@@ -46,7 +46,7 @@ def at_the_end(policy: whim.Policy, log: Log, scheme: str = "uniform") -> whim.P
     return policy
 
 
-def same(run: whim.evaluate.Replayed, literal: Literal, end: int) -> None:
+def same(run: whim.evaluate.ReplayRun, literal: Literal, end: int) -> None:
     """Counts, totals, parts and changes equal; estimates to 1e-9."""
     at, counted = np.array(literal.at), np.array(literal.counted)
     assert run.events == len(at)

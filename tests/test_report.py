@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,18 +17,20 @@ import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import escape
 from rich.console import Console
 from typer.testing import CliRunner
 
 import whim
-from tests import findings as samples
+from tests import sample_results as samples
+from whim.cli.app import app
 from whim.cli.report import report
 from whim.errors import InvalidInputError
-from whim.experiments import Curve, Figure, Findings, Table
+from whim.experiments import Curve, ExperimentResult, Figure, Table
 from whim.report import headline_table, read_folder, save_figure, write_report
 from whim.report.figures import draw, svg
-from whim.report.looks import DARK, LIGHT, colour_name, dashes, slots
 from whim.report.page import report_page
+from whim.report.style import DARK, LIGHT, colour_name, dashes, slots
 from whim.report.ticks import number, ticks
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -78,11 +79,11 @@ def page(text: str) -> Page:
     return Page(text)
 
 
-def finding(**fields: object) -> Findings:
+def finding(**fields: object) -> ExperimentResult:
     plain: dict[str, object] = {
         "id": "a/b", "title": "A", "summary": "", "command": "", "settings": {},
     }  # fmt: skip
-    return Findings(**{**plain, **fields})  # type: ignore[arg-type]
+    return ExperimentResult(**{**plain, **fields})  # type: ignore[arg-type]
 
 
 def test_the_page_is_whole_and_its_ids_are_its_own(text: str, page: Page) -> None:
@@ -282,9 +283,9 @@ def test_wrong_figures_are_named() -> None:
 
 def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(whim.errors.WhimError, match=r"pip install 'whim\[plot\]'"):
+    with pytest.raises(whim.errors.WhimError, match=r"pip install 'whim-bandits\[plot\]'"):
         draw(samples.theorem().figures[0])
-    assert "A</h2>" in report_page([finding()])
+    assert "A</h2>" in report_page([finding(), finding()])
 
 
 @given(
@@ -466,7 +467,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert " · today</p>" in to.read_text("utf-8")
     assert run(folder, "--to", folder).startswith("path must be a file that can be written")
     (folder / "broken.json").write_text('{"format": 1', "utf-8")
-    assert run(folder).startswith(f"{folder / 'broken.json'} must be the findings")
+    assert run(folder).startswith(f"{folder / 'broken.json'} must be the result of an experiment")
     assert "a file" in run(folder / "broken.json")
 
 
@@ -487,3 +488,40 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_matplotlib_waits_until_something_is_drawn() -> None:
     code = "import sys, whim.report, whim.cli.report; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("logging", ["uniform", "propensity"])
+def test_from_a_csv_file_to_a_page(logging: str, tmp_path: Path) -> None:
+    """``whim convert``, ``whim replay --save``, ``whim report``; a result without matches too."""
+    source, log, out = tmp_path / "a.csv", tmp_path / "a.whim", tmp_path / "out"
+    rows = [f"{i % 3},{'ab'[i % 2]},{i % 2},0.5" for i in range(40)]
+    source.write_text("x,arm,reward,p\n" + "\n".join(rows) + "\n")
+    more = ["--propensity", "p"] if logging == "propensity" else []
+
+    def whim_(*arguments: str | Path) -> str:
+        done = CliRunner().invoke(app, [str(a) for a in arguments])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    whim_("convert", source, "--to", log, "--context", "x", "--arm", "arm", "--reward", "reward",
+          "--logging", logging, *more)  # fmt: skip
+    whim_("replay", log, "--policy", "random", "--policy", "ucb", "--save", out, "--jobs", "1")
+    assert whim_("report", out).strip() == str(out / "report.html")
+    page = Page((out / "report.html").read_text())
+    assert "Replay of a.whim" in page.words
+    assert ("Estimates from all events" in page.words) == (logging == "propensity")
+
+
+def test_from_a_simulation_to_a_page(tmp_path: Path) -> None:
+    arguments = ["simulate", "--runs", "1", "--horizon", "50", "--policy", "ucb", "--jobs", "1"]
+    assert CliRunner().invoke(app, [*arguments, "--save", str(tmp_path)]).exit_code == 0
+    [result] = read_folder(tmp_path)
+    assert result.tables[0].rows[0][0] == "ucb"
+    assert "Regret in a simulated world" in Page(report_page([result])).words
+
+
+def test_a_json_file_of_another_kind_is_named(tmp_path: Path) -> None:
+    for text in ('{"a": 1}', "[]", '{"settings": {}, "policies": []}'):
+        (tmp_path / "other.json").write_text(text)
+        with pytest.raises(InvalidInputError, match=r"other\.json must be"):
+            read_folder(tmp_path)

@@ -14,7 +14,7 @@ import pytest
 import whim
 from whim.errors import InvalidInputError
 from whim.evaluate import Detection, gain, mean_interval, score_detection
-from whim.evaluate.tasks import Told
+from whim.evaluate.tasks import OracleMaker
 from whim.worlds import DriftingLinear, NewsWorld, PiecewiseLinear, RotatingLinear
 
 
@@ -88,7 +88,7 @@ def test_one_job_and_two_give_the_same_bits() -> None:
         "ps": whim.PSLinUCBDisjoint(n_features=3, window=20, threshold=0.2),
         "hybrid": whim.PSLinUCBHybrid(n_features=3, n_item_features=2, window=20, threshold=0.2),
         "random": whim.Random(),
-        "told": Told("linucb-disjoint", {"n_features": 3}),
+        "told": OracleMaker("linucb-disjoint", {"n_features": 3}),
     }
     told: list[int] = []
     one = whim.simulate(world, policies, horizon=500, runs=5, seed=1, jobs=1)

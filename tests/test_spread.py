@@ -359,5 +359,5 @@ def test_ray_says_what_to_install() -> None:
         import ray  # noqa: F401
 
         pytest.skip("ray is installed")
-    with pytest.raises(WhimError, match=r"pip install 'whim\[ray\]'"):
+    with pytest.raises(WhimError, match=r"pip install 'whim-bandits\[ray\]'"):
         spread(spread_tasks.regret, tasks(n=1), engine="ray")

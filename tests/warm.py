@@ -7,4 +7,4 @@ from whim.evaluate.warm import warm
 
 if __name__ == "__main__":
     policies = [make() for make in FACTORIES.values()]
-    warm([p for p in policies if p.n_item_features or not p.n_cross_features], jobs=-1)
+    warm(policies, calls=("loop",), jobs=-1)

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import Any, NamedTuple
 
-from whim.kernels import parsing as p
+from whim.logs import yahoo_parser as p
 from whim.logs.yahoo import DROPPED, EMPTY_FILE, WARNINGS
 
 DECIMAL = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks.peers.growth import AXES
-from whim.report.looks import LIGHT
+from whim.report.style import LIGHT
 
 __all__ = ["draw", "growth", "live"]
 

@@ -1,5 +1,5 @@
 """``python -m whim``: the command line."""
 
-from whim.cli import main
+from whim_command import main
 
 main()

@@ -147,7 +147,7 @@ def select_takes_the_best_score(factory: Factory, steps: int) -> None:
         scores = policy.scores(x, candidates, cross=Z)
         ranking = policy.rank(x, candidates, cross=Z)
         decision = policy.select(x, candidates, cross=Z)
-        assert scores.shape == (len(candidates),), "one score a candidate"
+        assert scores.shape == (len(candidates),), "one score per candidate"
         assert not np.isnan(scores).any(), "scores are never nan"
         equal = [candidates[i] for i in np.flatnonzero(scores == scores.max())]
         first = min(equal, key=policy.plays) if policy.evens_out else equal[0]

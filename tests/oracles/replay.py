@@ -18,7 +18,7 @@ import whim
 from whim.policies import from_bytes
 from whim.types import ArmId
 
-__all__ = ["Literal", "Logged", "Replayed", "Ridge", "replay", "replay_log"]
+__all__ = ["Literal", "Logged", "ReplayRun", "Ridge", "replay", "replay_log"]
 
 Z = 1.959963984540054
 
@@ -32,7 +32,7 @@ class Logged(NamedTuple):
     reward: float
 
 
-class Replayed(NamedTuple):
+class ReplayRun(NamedTuple):
     """The retained visits: how many, and the sum of their rewards."""
 
     kept: int
@@ -43,7 +43,7 @@ class Replayed(NamedTuple):
         return self.total / self.kept
 
 
-def replay(policy: whim.Policy, log: Iterable[Logged]) -> Replayed:
+def replay(policy: whim.Policy, log: Iterable[Logged]) -> ReplayRun:
     """Keep a visit only if the policy chooses what was shown; let it learn from no other."""
     kept, total = 0, 0.0
     for visit in log:
@@ -51,7 +51,7 @@ def replay(policy: whim.Policy, log: Iterable[Logged]) -> Replayed:
             policy.update(visit.shown, visit.x, visit.reward)
             kept += 1
             total += visit.reward
-    return Replayed(kept, total)
+    return ReplayRun(kept, total)
 
 
 class Ridge:

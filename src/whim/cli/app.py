@@ -9,6 +9,7 @@ import typer
 from whim.cli import (
     convert,
     demo,
+    doctor,
     export,
     keys,
     log,
@@ -21,6 +22,7 @@ from whim.cli import (
     simulate,
     spaces,
     sweep,
+    warm,
 )
 
 __all__ = ["app"]
@@ -40,6 +42,8 @@ app.command("replay")(replay.replay)
 app.command("sweep")(sweep.sweep)
 app.command("report")(report.report)
 app.command("policies")(policies.policies)
+app.command("warm")(warm.warm)
+app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 app.command("serve")(serve.serve)
 app.command("export")(export.export)
@@ -48,8 +52,8 @@ app.add_typer(keys.keys, name="keys")
 app.command("rebuild")(rebuild.rebuild)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         from whim import __version__
 
         typer.echo(f"whim {__version__}")
@@ -59,7 +63,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which whim.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Recommendations for people who change their minds."""

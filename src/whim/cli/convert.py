@@ -4,112 +4,89 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
+
+from whim.cli.options import Json
 
 if TYPE_CHECKING:
     from whim.logs import Log
 
 __all__ = ["convert"]
 
-_TABLE = "Columns of a CSV or Parquet file"
-_DRAWN = "MovieLens and LastFM"
+_FORMATS = ("r6a", "r6b", "lastfm", "movielens", "open-bandit", "dsjson", "csv", "parquet")
+
+
+def _column(text: str) -> Any:
+    return typer.Option(help=text, rich_help_panel="Columns of a CSV or Parquet file")
+
+
+def _drawn(text: str, least: int | None = None) -> Any:
+    return typer.Option(min=least, help=text, rich_help_panel="MovieLens and LastFM")
+
+
+Text: TypeAlias = str | None
+Number: TypeAlias = int | None
 
 
 def convert(
     sources: Annotated[list[Path], typer.Argument(help="Files or folders, read in this order.")],
     to: Annotated[Path, typer.Option("--to", help="The log to make, such as r6a.whim.")],
     format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="r6a, r6b, lastfm, movielens, open-bandit, dsjson, csv or parquet; found out.",
-        ),
+        Text, typer.Option(help=f"{', '.join(_FORMATS)}. Default: auto-detected.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first bad line.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a log that is there already.")
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Threads that parse R6A and R6B; 2 without.")
+        Number, typer.Option(min=1, help="Threads that parse R6A and R6B. Default: 2.")
     ] = None,
     logging: Annotated[
-        str | None,
-        typer.Option(help="How arms were chosen: uniform, propensity or full; by format."),
+        Text,
+        typer.Option(help="How arms were chosen: uniform, propensity or full. Default: by format."),
     ] = None,
-    arm: Annotated[str | None, typer.Option(help="The arm shown.", rich_help_panel=_TABLE)] = None,
-    reward: Annotated[str | None, typer.Option(help="Its reward.", rich_help_panel=_TABLE)] = None,
-    context: Annotated[
-        str | None,
-        typer.Option(help="Features of the user: a,b,c or user_*.", rich_help_panel=_TABLE),
-    ] = None,
-    time: Annotated[
-        str | None, typer.Option(help="When; row numbers without.", rich_help_panel=_TABLE)
-    ] = None,
-    propensity: Annotated[
-        str | None, typer.Option(help="Probability of the arm shown.", rich_help_panel=_TABLE)
-    ] = None,
-    candidates: Annotated[
-        str | None,
-        typer.Option(help="The arms that could be shown: a list, or text.", rich_help_panel=_TABLE),
-    ] = None,
-    separator: Annotated[
-        str | None, typer.Option(help="Between them in text; |.", rich_help_panel=_TABLE)
-    ] = None,
+    arm: Annotated[Text, _column("The arm shown.")] = None,
+    reward: Annotated[Text, _column("Its reward.")] = None,
+    context: Annotated[Text, _column("Features of the user: a,b,c or user_*.")] = None,
+    time: Annotated[Text, _column("When. Default: the row number.")] = None,
+    propensity: Annotated[Text, _column("Probability of the arm shown.")] = None,
+    candidates: Annotated[Text, _column("The arms that could be shown: a list, or text.")] = None,
+    separator: Annotated[Text, _column("Between them in text. Default: |.")] = None,
     arms: Annotated[
-        str | None,
-        typer.Option(
-            help="Without that column: all of the file, those seen so far, or a,b,c.",
-            rich_help_panel=_TABLE,
-        ),
+        Text, _column("Instead of that column: all (of the file), seen (so far), or a,b,c.")
     ] = None,
-    items: Annotated[
-        Path | None, typer.Option(help="A file with a row an arm.", rich_help_panel=_TABLE)
-    ] = None,
-    item_id: Annotated[
-        str | None, typer.Option(help="Its column of ids.", rich_help_panel=_TABLE)
-    ] = None,
-    item_features: Annotated[
-        str | None, typer.Option(help="Its features: a,b,c or f_*.", rich_help_panel=_TABLE)
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Of what is drawn.", rich_help_panel=_DRAWN)
-    ] = None,
-    n_others: Annotated[
-        int | None,
-        typer.Option(min=1, help="MovieLens: movies beside the liked one.", rich_help_panel=_DRAWN),
-    ] = None,
-    min_ratings: Annotated[
-        int | None,
-        typer.Option(min=1, help="MovieLens: leave out rarer movies.", rich_help_panel=_DRAWN),
-    ] = None,
-    protocol: Annotated[
-        str | None, typer.Option(help="LastFM: paper or wu2018.", rich_help_panel=_DRAWN)
-    ] = None,
+    items: Annotated[Path | None, _column("A file with a row per arm.")] = None,
+    item_id: Annotated[Text, _column("Its column of ids.")] = None,
+    item_features: Annotated[Text, _column("Its features: a,b,c or f_*.")] = None,
+    seed: Annotated[Number, _drawn("Seed of what is drawn.", 0)] = None,
+    n_others: Annotated[Number, _drawn("MovieLens: candidates besides the liked movie.", 1)] = None,
+    min_ratings: Annotated[Number, _drawn("MovieLens: leave out rarer movies.", 1)] = None,
+    protocol: Annotated[Text, _drawn("LastFM: paper or wu2018.")] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(help="Anything else that the reader takes: name=value.", metavar="NAME=VALUE"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Read logged feedback into a log on disk, and say what was dropped and why.
+    """Read logged feedback into a log on disk, and show what was dropped and why.
 
-    Whatever goes wrong, nothing half-made is left under the log's name.
+    If anything goes wrong, no incomplete log is left behind.
     """
-    from whim.cli.bar import bar
+    from whim.cli.progress import bar
     from whim.logs import FORMATS
     from whim.logs.readers import convert as read
     from whim.logs.readers import format_of
 
-    given: dict[str, Any] = {
+    flags: dict[str, Any] = {
         "logging": logging, "arm": arm, "reward": reward, "time": time, "propensity": propensity,
         "candidates": candidates, "separator": separator, "items": items, "item_id": item_id,
         "context": _list(context), "item_features": _list(item_features), "seed": seed,
         "arms": arms if arms in ("all", "seen", None) else _list(arms), "n_others": n_others,
         "min_ratings": min_ratings, "protocol": protocol, "jobs": jobs, "strict": strict or None,
     }  # fmt: skip
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in flags.items() if value is not None}
     options |= dict(_named(text) for text in option or [])
     kind = format_of(sources) if format is None else format
     if kind in FORMATS[:2] and jobs is None:
@@ -123,8 +100,8 @@ def convert(
             advance(done)
 
         log = read(sources, to, format=kind, overwrite=overwrite, progress=more, **options)
-    found = summary(log)
-    typer.echo(json.dumps(found, indent=2, ensure_ascii=False) if as_json else _told(found))
+    made = summary(log)
+    typer.echo(json.dumps(made, indent=2, ensure_ascii=False) if as_json else _text(made))
 
 
 def summary(log: Log) -> dict[str, Any]:
@@ -145,18 +122,18 @@ def summary(log: Log) -> dict[str, Any]:
     }
 
 
-def _told(found: dict[str, Any]) -> str:
+def _text(made: dict[str, Any]) -> str:
     lines = [
-        f"{found['log']}: {found['events']:,} events, {found['arms']:,} arms, "
-        f"{found['pools']:,} pools; logging {found['logging'] or 'unknown'}",
-        f"read {found['read']:,} lines as {found['reader']}",
+        f"{made['log']}: {made['events']:,} events, {made['arms']:,} arms, "
+        f"{made['pools']:,} pools; logging {made['logging'] or 'unknown'}",
+        f"read {made['read']:,} lines as {made['reader']}",
     ]
-    dropped: dict[str, int] = found["dropped"]
+    dropped: dict[str, int] = made["dropped"]
     lines.append(f"dropped {sum(dropped.values()):,}" + (":" if dropped else ""))
     lines += [f"  {count:>9,}  {reason}" for reason, count in dropped.items()]
-    if found["warnings"]:
+    if made["warnings"]:
         lines.append("noticed:")
-        lines += [f"  {count:>9,}  {what}" for what, count in found["warnings"].items()]
+        lines += [f"  {count:>9,}  {what}" for what, count in made["warnings"].items()]
     return "\n".join(lines)
 
 

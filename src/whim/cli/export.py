@@ -35,7 +35,7 @@ def export(
 
     Whatever goes wrong, nothing half-made is left under the name.
     """
-    from whim.cli.bar import bar
+    from whim.cli.progress import bar
     from whim.cli.serve import needed
 
     needed()

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from whim.cli.options import Jobs, Json
+
 __all__ = ["paper"]
 
 
@@ -17,15 +19,16 @@ def paper(
         str, typer.Argument(help="An id such as synthetic/disjoint, a group such as yahoo, or all.")
     ] = "all",
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer runs, shorter logs: minutes instead of an hour.")
+        bool,
+        typer.Option("--quick", help="Fewer runs, shorter logs: minutes, not an hour."),
     ] = False,
     runs: Annotated[int | None, typer.Option(min=1, help="Runs, instead of the usual.")] = None,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
-    seed: Annotated[int, typer.Option(min=0, help="Of worlds, samples and policies.")] = 0,
+    jobs: Jobs = -1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of worlds, samples and policies.")] = 0,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for findings, logs made on the way and the report. Default: whim-paper, "
+            help="Folder for results, logs made on the way and the report. Default: whim-paper, "
             "or whim-paper-quick."
         ),
     ] = None,
@@ -36,18 +39,18 @@ def paper(
         ),
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Run the paper's experiments and make one page of what was found.
+    """Run the paper's experiments and make one page of the results.
 
     Each experiment is stored when it is done, and the page is made of what is stored: after an
     interruption nothing that was finished is lost.
     """
     from rich.console import Console
 
-    from whim.cli.bar import stages
+    from whim.cli.progress import stages
     from whim.errors import InvalidInputError
-    from whim.experiments import EXPERIMENTS, Options, compile_first, run, select
+    from whim.experiments import EXPERIMENTS, ExperimentResult, Options, compile_loops, run, select
     from whim.report import headline_table, read_folder, write_report
 
     if listed:
@@ -59,28 +62,32 @@ def paper(
         data = Path(os.environ["WHIM_DATA"])
     if data is not None and not data.is_dir():
         raise InvalidInputError(f"data must be a folder, got {data}.")
-    found = []
+    results: list[ExperimentResult] = []
     with stages() as bar:
         options = Options(
             quick=quick, runs=runs, jobs=jobs, seed=seed, data=data, work=out / "logs",
             stage=bar.stage,
         )  # fmt: skip
         (out / "logs").mkdir(parents=True, exist_ok=True)
-        if len(ids) > 1:
-            compile_first(options)
+        page = out / "report.html"
         for name in ids:
-            findings = run(name, options)
-            findings.save(out / f"{name.replace('/', '-')}.json")
-            found.append(findings)
-            bar.say(f"{name}: {findings.summary} ({findings.seconds:.0f} s)")
-    page = write_report(read_folder(out), out / "report.html")
+            if len(ids) > 1 and len(results) < 2:
+                compile_loops(options, first=not results)
+            result = run(name, options)
+            result.save(out / f"{name.replace('/', '-')}.json")
+            results.append(result)
+            bar.say(f"{name}: {result.summary} ({result.seconds:.0f} s)")
+            if len(results) in (1, len(ids)):  # the first figures early, all at the end
+                bar.stage("writing the report", 1)
+                write_report(read_folder(out), page)
+                bar.say(f"figures so far: {page}" if len(results) < len(ids) else "")
     if as_json:
         rows = [
             {"experiment": f.id, "what": what, "paper": theirs, "ours": ours}
-            for f in found
+            for f in results
             for what, theirs, ours in f.headline
         ]
         typer.echo(json.dumps({"report": str(page), "headline": rows}, indent=2))
         return
-    Console().print(headline_table(found))
+    Console().print(headline_table(results))
     typer.echo(f"\nReport: {page}")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import Annotated
 
 import typer
+
+from whim.cli.options import Json
 
 __all__ = ["policies"]
 
 
 def policies(
-    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+    as_json: Json = False,
 ) -> None:
     """List the policies, what each is and the parameters that it takes."""
     from whim.policies import POLICIES

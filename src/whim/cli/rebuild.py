@@ -33,7 +33,7 @@ def rebuild(
     then: both ways must give the same state, bit for bit. Where retention has taken rows, what they
     taught is a sealed base in the log, and the fold begins with it.
     """
-    from whim.cli.bar import bar
+    from whim.cli.progress import bar
     from whim.cli.serve import needed
     from whim.cli.show import print_json
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whim.cli.options import Baseline, Jobs, Json, Logging, Plot, Policies, SaveFolder
+
 if TYPE_CHECKING:
     from whim.cli.specs import Source
 
@@ -17,32 +19,18 @@ _WIDEST = 400  # cross features beyond which the usual policies leave the hybrid
 
 def replay(
     log: Annotated[Path, typer.Argument(metavar="LOG", help="A log's folder, NAME.whim.")],
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SPEC", help="[LABEL=]NAME[:param=value,...]; may be repeated."),
-    ] = None,
-    logging: Annotated[
-        str | None,
-        typer.Option(
-            help="How arms were shown: uniform, propensity or full. By default the log's own."
-        ),
-    ] = None,
+    policy: Policies = None,
+    logging: Logging = None,
     sample: Annotated[float, typer.Option(help="Share of the events to keep.")] = 1.0,
     runs: Annotated[int, typer.Option(min=1, help="Replays of samples drawn anew.")] = 1,
     first: Annotated[float, typer.Option(help="Use this share of the log, from its start.")] = 1.0,
     bins: Annotated[int, typer.Option(min=1, help="Parts for the rate over time.")] = 40,
-    seed: Annotated[int, typer.Option(min=0, help="Of samples and policies.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
-    baseline: Annotated[
-        str | None, typer.Option(metavar="LABEL", help="For relative rates. By default the first.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
-    save: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write rates, changes and table there.")
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw rates (.svg, .png, .pdf).")
-    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of samples and policies.")] = 0,
+    jobs: Jobs = -1,
+    baseline: Baseline = None,
+    as_json: Json = False,
+    save: SaveFolder = None,
+    plot: Plot = None,
 ) -> None:
     """Replay a log: an event counts where a policy chooses what was shown.
 
@@ -51,7 +39,7 @@ def replay(
     """
     from whim import checks, logs
     from whim.cli import show, specs
-    from whim.cli.bar import bar, processes
+    from whim.cli.progress import bar, processes
     from whim.evaluate import replay as play
 
     opened = logs.open(log)
@@ -87,22 +75,22 @@ def replay(
         f"{opened.path.name}: {result.settings['events']:,} events{kept}, {opened.n_arms} arms, "
         f"logging {scheme}, {runs} run{'s' if runs > 1 else ''}, seed {seed}. {means[scheme]}\n"
         f"Relative is against {base}; [low, high] are 95 % intervals {over}. Changes are those "
-        "that a policy reported, a run."
+        "that a policy reported, per run."
     )
 
 
 def _usual(source: Source) -> list[str]:
-    found = [
+    usual = [
         "random",
         "LinUCB=linucb-disjoint:alpha=0.2",
         "PSLinUCB=pslinucb-disjoint:alpha=0.2,window=1000,threshold=0.025",
     ]
     if 0 < source.n_features * source.n_item_features <= _WIDEST:
-        found += [
+        usual += [
             "LinUCB hybrid=linucb-hybrid:alpha=0.15",
             "PSLinUCB hybrid=pslinucb-hybrid:alpha=0.15,window=1200,threshold=0.03",
         ]
-    return found
+    return usual
 
 
 def _print_rates(rows: list[dict[str, Any]], baseline: str) -> None:

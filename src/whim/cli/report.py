@@ -1,4 +1,4 @@
-"""``whim report``: one HTML page from a folder of findings."""
+"""``whim report``: one HTML page from a folder of results."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ __all__ = ["report"]
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the findings are.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the results are.")],
     to: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The page; DIR/report.html if not said.")
+        Path | None, typer.Option(metavar="FILE", help="The page. Default: DIR/report.html.")
     ] = None,
-    date: Annotated[str, typer.Option(help="Shown below the title, as given.")] = "",
-    open_it: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    date: Annotated[str, typer.Option(help="Shown below the title, as it is.")] = "",
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
-    """Make one self-contained HTML page from the findings (*.json) of a folder.
+    """Make one self-contained HTML page from the results in a folder.
 
-    The same findings give the same page, byte for byte. Its path is printed.
+    Results come from 'whim paper', 'whim simulate --save' and 'whim replay --save'. The same
+    results give the same page, byte for byte.
     """
     from whim.report import read_folder, write_report
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whim.errors import InvalidInputError, WhimError
+from whim.errors import InvalidInputError
+from whim.extras import require
 
 if TYPE_CHECKING:
     from whim.evaluate import ReplayResult, SimulationResult
@@ -120,17 +121,9 @@ def say(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """JSON on stdout; what is no finite number is null."""
-    typer.echo(json.dumps(_plain(value), indent=2, default=str, allow_nan=False))
+    from whim.evaluate.simulation_result import finite
 
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    return value
+    typer.echo(json.dumps(finite(value), indent=2, default=str, allow_nan=False))
 
 
 def check_targets(*, save: Path | None = None, plot: Path | None = None) -> None:
@@ -139,11 +132,8 @@ def check_targets(*, save: Path | None = None, plot: Path | None = None) -> None
         raise InvalidInputError(f"save must be a folder, got the file {str(save)!r}.")
     if plot is None:
         return
-    try:
-        from matplotlib.backend_bases import FigureCanvasBase
-    except ImportError as error:
-        raise WhimError("Figures need matplotlib: pip install 'whim[plot]'.") from error
-    kinds = sorted(FigureCanvasBase.filetypes)
+    backend = require("matplotlib.backend_bases", "plot", "Figures need")
+    kinds = sorted(backend.FigureCanvasBase.filetypes)
     if plot.suffix.lower().removeprefix(".") not in kinds:
         raise InvalidInputError(f"plot must end in one of .{', .'.join(kinds)}, got {plot.name!r}.")
     if not plot.parent.is_dir():

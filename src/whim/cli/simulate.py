@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from whim.cli.options import Baseline, Jobs, Json, Plot, Policies, SaveFolder, WorldSettings
 
 if TYPE_CHECKING:
     from whim.cli.specs import Source
@@ -18,74 +19,59 @@ _CLICKS = {"disjoint": (0.2, 1000, 0.025), "hybrid": (0.15, 1200, 0.03)}
 
 
 def simulate(
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SPEC", help="[LABEL=]NAME[:param=value,...]; may be repeated."),
-    ] = None,
+    policy: Policies = None,
     world: Annotated[
-        str, typer.Option(help="piecewise, drifting, rotating or news.")
+        str, typer.Option(help="piecewise, drifting, rotating, grouped or news.")
     ] = "piecewise",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the world."),
-    ] = None,
+    set_: WorldSettings = None,
     runs: Annotated[int, typer.Option(min=1, help="Independent runs.")] = 10,
     horizon: Annotated[int, typer.Option(min=1, help="Steps of a run, T.")] = 20_000,
-    arms: Annotated[int | None, typer.Option(min=1, help="Arms, K. By default 10.")] = None,
+    arms: Annotated[int | None, typer.Option(min=1, help="Arms, K. Default: 10.")] = None,
     features: Annotated[
-        int | None, typer.Option(min=1, help="Length of a context, d. By default 5.")
+        int | None, typer.Option(min=1, help="Length of a context, d. Default: 5.")
     ] = None,
     period: Annotated[
-        int | None, typer.Option(min=1, help="Steps between an arm's changes. By default 2000.")
+        int | None, typer.Option(min=1, help="Steps between an arm's changes. Default: 2000.")
     ] = None,
     law: Annotated[
-        str | None, typer.Option(help="ball, sphere or nonnegative vectors. By default ball.")
+        str | None, typer.Option(help="ball, sphere or nonnegative vectors. Default: ball.")
     ] = None,
     users: Annotated[
         str | None,
-        typer.Option(
-            help="random users, or one fixed. By default fixed if piecewise, else random."
-        ),
+        typer.Option(help="random users, or one fixed. Default: fixed if piecewise, else random."),
     ] = None,
     synchronous: Annotated[
         bool, typer.Option("--synchronous", help="All arms change together.")
     ] = False,
     noise: Annotated[
-        float | None, typer.Option(min=0, help="Standard deviation of rewards. By default 0.2.")
+        float | None, typer.Option(min=0, help="Standard deviation of rewards. Default: 0.2.")
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(min=0, help="Exploration α, without --policy. By default 1.")
+        float | None, typer.Option(min=0, help="Exploration α, without --policy. Default: 1.")
     ] = None,
     window: Annotated[
         int | None,
-        typer.Option(min=2, help="PSLinUCB's window ω, without --policy. By default 100."),
+        typer.Option(min=2, help="PSLinUCB's window ω, without --policy. Default: 100."),
     ] = None,
     threshold: Annotated[
         float | None,
-        typer.Option(help="PSLinUCB's threshold δ, without --policy. By default 0.35."),
+        typer.Option(help="PSLinUCB's threshold δ, without --policy. Default: 0.35."),
     ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(metavar="LABEL", help="Against which regret is saved. By default the first."),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the worlds.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
-    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
-    save: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write curves and table there.")
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw regret (.svg, .png, .pdf).")
-    ] = None,
+    baseline: Baseline = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the worlds.")] = 0,
+    jobs: Jobs = -1,
+    as_json: Json = False,
+    save: SaveFolder = None,
+    plot: Plot = None,
 ) -> None:
     """Play policies in a world that knows its truth, and compare their regret.
 
-    Without --policy: LinUCB, PSLinUCB and LinUCB told the truth. The defaults are the paper's
+    Without --policy: LinUCB, PSLinUCB and an oracle. The defaults are the paper's
     synthetic experiment (ten runs of its hundred) with each arm changing at its own times.
     """
     from whim import checks
     from whim.cli import show, specs
-    from whim.cli.bar import bar, processes
+    from whim.cli.progress import bar, processes
     from whim.errors import InvalidInputError
     from whim.evaluate import simulate as play
 
@@ -93,11 +79,11 @@ def simulate(
         "n_arms": arms, "n_features": features, "period": period, "law": law, "users": users,
         "noise": noise, "asynchronous": False if synchronous else None,
     }  # fmt: skip
-    given = {name: value for name, value in flags.items() if value is not None}
+    chosen = {name: value for name, value in flags.items() if value is not None}
     more = specs.settings("set", set_ or [])
-    for name in given.keys() & more.keys():
+    for name in chosen.keys() & more.keys():
         raise InvalidInputError(f"{name} must be given once, got it by its option and by --set.")
-    made, params, source = specs.world(world, given | more)
+    made, params, source = specs.world(world, chosen | more)
     own = {"alpha": alpha, "window": window, "threshold": threshold}
     own = {name: value for name, value in own.items() if value is not None}
     if policy and own:
@@ -124,19 +110,19 @@ def simulate(
         f"{runs} runs of {horizon:,} steps, seed {seed}, {world} world. "
         f"{result.settings['world']['what']} ({', '.join(words)})\n"
         f"Regret is expected reward lost against the best arm; saved is against {first}; "
-        "[low, high] are 95 % intervals over runs. Found, missed and false are changes a run; "
+        "[low, high] are 95 % intervals over runs. Found, missed and false are changes per run; "
         "the delay is a median."
         + (
-            "\n'told the truth' restarts LinUCB at the true change points: the reference for "
+            "\nThe oracle restarts LinUCB at the true change points: the reference for "
             "every detector."
-            if "told the truth" in policies
+            if "oracle" in policies
             else ""
         )
     )
 
 
 def _usual(source: Source, params: dict[str, Any], own: dict[str, Any]) -> list[str]:
-    """LinUCB, PSLinUCB and the one that is told the truth, with the paper's parameters."""
+    """LinUCB, PSLinUCB and the oracle, with the paper's parameters."""
     payoff = "hybrid" if source.n_item_features else "disjoint"
     clicks = params["kind"] == "news" or params.get("rewards") == "bernoulli"
     usual = _CLICKS[payoff] if clicks else _LINEAR
@@ -144,13 +130,13 @@ def _usual(source: Source, params: dict[str, Any], own: dict[str, Any]) -> list[
         own.get(name, value)
         for name, value in zip(("alpha", "window", "threshold"), usual, strict=True)
     )
-    found = [
+    policies = [
         f"LinUCB=linucb-{payoff}:alpha={alpha}",
         f"PSLinUCB=pslinucb-{payoff}:alpha={alpha},window={window},threshold={threshold}",
     ]
     if params["kind"] != "drifting":  # it has no change points to tell
-        found.append(f"told the truth=oracle-restart:policy=linucb-{payoff},alpha={alpha}")
-    return found
+        policies.append(f"oracle=oracle-restart:policy=linucb-{payoff},alpha={alpha}")
+    return policies
 
 
 def _print_regret(rows: list[dict[str, Any]], baseline: str) -> None:
@@ -165,7 +151,7 @@ def _print_regret(rows: list[dict[str, Any]], baseline: str) -> None:
         ]
         for row in rows
     ]
-    print_table(("policy", "regret", "saved", "reward a step"), cells)
+    print_table(("policy", "regret", "saved", "reward per step"), cells)
 
 
 def _print_changes(rows: list[dict[str, Any]]) -> None:

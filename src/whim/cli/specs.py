@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from whim.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from whim.evaluate.tasks import Told
+    from whim.evaluate.tasks import OracleMaker
     from whim.policies import Policy
     from whim.worlds import World
 
 __all__ = ["Source", "Spec", "axes", "complete", "make", "parse_policy", "settings", "world"]
 
-_TOLD = "oracle-restart"
+_ORACLE = "oracle-restart"
 _WORDS = {"true": True, "false": False, "none": None}
 # the paper's synthetic experiments have one user who comes back
 _CUSTOMS: dict[str, dict[str, Any]] = {"piecewise": {"users": "fixed"}}
@@ -81,16 +81,16 @@ def settings(option: str, texts: Sequence[str]) -> dict[str, Any]:
     >>> settings("set", ["n_arms=3", "law=ball"])
     {'n_arms': 3, 'law': 'ball'}
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in texts:
-        name, equals, given = text.partition("=")
+        name, equals, value_text = text.partition("=")
         name = name.strip()
-        if not name or not equals or not given.strip():
+        if not name or not equals or not value_text.strip():
             raise InvalidInputError(f"{option} must be made of name=value, got {text!r}.")
-        if name in found:
+        if name in values:
             raise InvalidInputError(f"{option} must have each name once, got {name!r} twice.")
-        found[name] = value(given)
-    return found
+        values[name] = value(value_text)
+    return values
 
 
 def axes(texts: Sequence[str]) -> dict[str, list[Any]]:
@@ -99,16 +99,16 @@ def axes(texts: Sequence[str]) -> dict[str, list[Any]]:
     >>> axes(["window=50,100", "threshold=0.2,0.35"])
     {'window': [50, 100], 'threshold': [0.2, 0.35]}
     """
-    found: dict[str, list[Any]] = {}
+    values: dict[str, list[Any]] = {}
     for text in texts:
-        name, equals, given = text.partition("=")
-        name, parts = name.strip(), given.split(",")
+        name, equals, value_text = text.partition("=")
+        name, parts = name.strip(), value_text.split(",")
         if not name or not equals or not all(part.strip() for part in parts):
             raise InvalidInputError(f"vary must be name=value,value,..., got {text!r}.")
-        if name in found:
+        if name in values:
             raise InvalidInputError(f"vary must have each name once, got {name!r} twice.")
-        found[name] = [value(part) for part in parts]
-    return found
+        values[name] = [value(part) for part in parts]
+    return values
 
 
 def complete(name: str, params: Mapping[str, Any], source: Source) -> dict[str, Any]:
@@ -118,8 +118,8 @@ def complete(name: str, params: Mapping[str, Any], source: Source) -> dict[str, 
     if name not in POLICIES:
         known = ", ".join(sorted(POLICIES))
         raise InvalidInputError(f"policy must be one of {known}, got {name!r}.")
-    if name == _TOLD:
-        return _complete_told(params, source)
+    if name == _ORACLE:
+        return _complete_oracle(params, source)
     takes = inspect.signature(POLICIES[name]).parameters
     unknown = [key for key in params if key not in takes]
     if unknown:
@@ -130,28 +130,28 @@ def complete(name: str, params: Mapping[str, Any], source: Source) -> dict[str, 
         raise InvalidInputError(
             f"n_cross_features of {name} must be left out: {source.what} has no cross features."
         )
-    found = dict(params)
+    completed = dict(params)
     sizes = source.n_features, source.n_item_features
     needed = _needed(takes, params)
     for key, there in zip(("n_features", "n_item_features"), sizes, strict=True):
-        if found.get(key) is None and key in needed:
+        if completed.get(key) is None and key in needed:
             if not there:
                 hint = ": --set n_item_features=5 gives it some" if source.knows_truth else ""
                 raise InvalidInputError(
                     f"{name} needs item features, and {source.what} has none{hint}."
                 )
-            found[key] = there
-        elif found.get(key) not in (None, there):
+            completed[key] = there
+        elif completed.get(key) not in (None, there):
             raise InvalidInputError(
-                f"{key} of {name} must be that of {source.what}, {there}, got {found[key]!r}."
+                f"{key} of {name} must be that of {source.what}, {there}, got {completed[key]!r}."
             )
     for key, parameter in takes.items():
-        if parameter.default is parameter.empty and key not in found:
+        if parameter.default is parameter.empty and key not in completed:
             raise InvalidInputError(
                 f"{key} must be given for {name}, as in {name}:{key}=VALUE; it takes "
                 f"{', '.join(takes)}."
             )
-    return found
+    return completed
 
 
 def _needed(takes: Mapping[str, inspect.Parameter], params: Mapping[str, Any]) -> tuple[str, ...]:
@@ -169,47 +169,47 @@ def _needed(takes: Mapping[str, inspect.Parameter], params: Mapping[str, Any]) -
     return tuple(key for key in both if key in takes)
 
 
-def _complete_told(params: Mapping[str, Any], source: Source) -> dict[str, Any]:
+def _complete_oracle(params: Mapping[str, Any], source: Source) -> dict[str, Any]:
     if not source.knows_truth:
         raise InvalidInputError(
-            f"policy must not be {_TOLD} here: {source.what} does not know its changes."
+            f"policy must not be {_ORACLE} here: {source.what} does not know its changes."
         )
     inner = params.get("policy", "linucb-disjoint")
-    if inner == _TOLD:
-        raise InvalidInputError(f"policy of {_TOLD} must be another one, got {inner!r}.")
-    rest = {key: given for key, given in params.items() if key != "policy"}
+    if inner == _ORACLE:
+        raise InvalidInputError(f"policy of {_ORACLE} must be another one, got {inner!r}.")
+    rest = {key: value for key, value in params.items() if key != "policy"}
     return {"policy": inner, **complete(str(inner), rest, source)}
 
 
-def make(texts: Sequence[str], source: Source) -> dict[str, Policy | Told]:
+def make(texts: Sequence[str], source: Source) -> dict[str, Policy | OracleMaker]:
     """Policies by label, each made for the source."""
     from whim.evaluate.tasks import make_policy
 
-    found: dict[str, Policy | Told] = {}
+    policies: dict[str, Policy | OracleMaker] = {}
     for text in texts:
         spec = parse_policy(text)
-        if spec.label in found:
+        if spec.label in policies:
             raise InvalidInputError(
                 f"labels must differ, got {spec.label!r} twice: write --policy LABEL={spec.name}…"
             )
-        found[spec.label] = make_policy(spec.name, complete(spec.name, spec.params, source))
-    return found
+        policies[spec.label] = make_policy(spec.name, complete(spec.name, spec.params, source))
+    return policies
 
 
-def world(kind: str, given: Mapping[str, Any]) -> tuple[World, dict[str, Any], Source]:
+def world(kind: str, params: Mapping[str, Any]) -> tuple[World, dict[str, Any], Source]:
     """A world by its kind, all its parameters, and what it offers to policies."""
     from whim import checks
     from whim.evaluate.tasks import WORLDS, make_world
 
     cls = WORLDS[checks.choice("world", kind, tuple(WORLDS))]
     known = {field.name: field for field in fields(cls)}
-    for name, value in given.items():
+    for name, value in params.items():
         if name not in known:
             raise InvalidInputError(
                 f"parameters of the {kind} world must be among {', '.join(known)}, got {name!r}."
             )
         if isinstance(known[name].default, bool) and not isinstance(value, bool):
             raise InvalidInputError(f"{name} must be true or false, got {value!r}.")
-    made: Any = make_world(kind, **{**_CUSTOMS.get(kind, {}), **given})
+    made: Any = make_world(kind, **{**_CUSTOMS.get(kind, {}), **params})
     source = Source(f"the {kind} world", made.n_features, made.n_item_features, True)
     return made, {"kind": kind, **asdict(made)}, source

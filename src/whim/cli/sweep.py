@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from whim.cli.options import Jobs, Json, Logging, WorldSettings
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -28,31 +30,25 @@ def sweep(
         typer.Option(metavar="NAME=VALUE,...", help="A parameter's values; may be repeated."),
     ],
     world: Annotated[
-        str | None, typer.Option(help="piecewise, drifting, rotating or news.")
+        str | None, typer.Option(help="piecewise, drifting, rotating, grouped or news.")
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the world."),
-    ] = None,
+    set_: WorldSettings = None,
     horizon: Annotated[
-        int | None, typer.Option(min=1, help="Steps of a run in a world. By default 20000.")
+        int | None, typer.Option(min=1, help="Steps of a run in a world. Default: 20000.")
     ] = None,
     log: Annotated[
         Path | None, typer.Option(metavar="LOG", help="Replay this log instead of a world.")
     ] = None,
-    logging: Annotated[
-        str | None,
-        typer.Option(help="Of the log: uniform, propensity or full. By default the log's own."),
-    ] = None,
+    logging: Logging = None,
     sample: Annotated[
-        float | None, typer.Option(help="Share of the log's events. By default 1.")
+        float | None, typer.Option(help="Share of the log's events. Default: 1.")
     ] = None,
     first: Annotated[
-        float | None, typer.Option(help="Share of the log, from its start. By default 1.")
+        float | None, typer.Option(help="Share of the log, from its start. Default: 1.")
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each combination.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="The same for all combinations.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed; the same for all combinations.")] = 0,
+    jobs: Jobs = -1,
     engine: Annotated[str, typer.Option(help="local, dask or ray.")] = "local",
     address: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Of the cluster, tcp://host:8786.")
@@ -60,7 +56,7 @@ def sweep(
     store: Annotated[
         Path, typer.Option(metavar="DIR", help="Where finished runs are kept.")
     ] = _STORE,
-    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+    as_json: Json = False,
     save: Annotated[
         Path | None, typer.Option(metavar="FILE.parquet", help="Write a row for each run.")
     ] = None,
@@ -90,8 +86,8 @@ def sweep(
     kept = TaskStore(store)
     if store == _STORE:
         (store / ".gitignore").write_text("*\n")  # results are not for a repository
-    found = _run(work, tasks, kept, jobs=jobs, engine=engine, address=address)
-    groups = [found[i : i + runs] for i in range(0, len(found), runs)]
+    results = _run(work, tasks, kept, jobs=jobs, engine=engine, address=address)
+    groups = [results[i : i + runs] for i in range(0, len(results), runs)]
     each = [
         {**combination, "run_seed": seed, "run": run, **result}
         for combination, group in zip(combinations, groups, strict=True)
@@ -142,8 +138,8 @@ def _work(
         base = {"world": params, "horizon": horizon}
         return _Work(world_run, base, source, horizon, "regret")
     opened = logs.open(str(log))
-    given = {name: value for name, value in of_log.items() if value is not None}
-    base = log_settings(opened, **given)
+    options = {name: value for name, value in of_log.items() if value is not None}
+    base = log_settings(opened, **options)
     sizes = opened.n_features, opened.n_item_features
     source = specs.Source(opened.path.name, *sizes, knows_truth=False)
     steps = opened.n_events * base["sample"] * base["first"]
@@ -155,19 +151,19 @@ def _made(spec: Spec, combinations: list[dict[str, Any]], source: Source) -> lis
     from whim.cli import specs
     from whim.evaluate.tasks import make_policy
 
-    found = []
+    policies = []
     for combination in combinations:
         params = specs.complete(spec.name, {**spec.params, **combination}, source)
         make_policy(spec.name, params)
-        found.append({"name": spec.name, "params": params})
-    return found
+        policies.append({"name": spec.name, "params": params})
+    return policies
 
 
 def _run(
     work: _Work, tasks: list[dict[str, Any]], kept: TaskStore, *, jobs: int, **where: Any
 ) -> list[Any]:
     """Do what is not in the store yet; says how much is, also when it is stopped."""
-    from whim.cli.bar import bar, processes
+    from whim.cli.progress import bar, processes
     from whim.evaluate import spread
 
     done = sum(kept.get(work.function, task) is not None for task in tasks)
@@ -187,7 +183,7 @@ def _summary(
     """One row of the table: means over runs."""
     import numpy as np
 
-    from whim.evaluate.outcome import columns
+    from whim.evaluate.simulation_result import columns
 
     row = {**combination, **columns(metric, _interval(runs, metric, sample)), "runs": len(runs)}
     more = ["reward", "changes"]
@@ -256,9 +252,10 @@ def _check_save(save: Path | None) -> None:
 
 
 def _write(rows: list[dict[str, Any]], path: Path) -> None:
-    import polars
+    from whim.extras import require
+    from whim.files import write_atomic
 
-    part = path.with_name(f".{path.name}.part")
-    polars.DataFrame(rows, infer_schema_length=None, strict=False).write_parquet(part)
-    part.replace(path)
+    polars = require("polars", "logs", "Tables need")
+    frame = polars.DataFrame(rows, infer_schema_length=None, strict=False)
+    write_atomic(path, frame.write_parquet)
     typer.echo(f"saved: {path}", err=True)

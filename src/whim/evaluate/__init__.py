@@ -2,19 +2,22 @@
 
 from whim.evaluate.detection import Detection, score_detection
 from whim.evaluate.intervals import Band, Interval, band, gain, mean_interval
-from whim.evaluate.outcome import SimulationResult
 from whim.evaluate.replay import replay
-from whim.evaluate.replayed import Replayed, ReplayResult
+from whim.evaluate.replay_result import ReplayResult, ReplayRun
 from whim.evaluate.simulate import simulate
+from whim.evaluate.simulation_result import SimulationResult
 from whim.evaluate.spread import spread
 from whim.evaluate.store import TaskStore
 from whim.evaluate.sweep import grid, sweep
+
+Replayed = ReplayRun  # its former name
 
 __all__ = [
     "Band",
     "Detection",
     "Interval",
     "ReplayResult",
+    "ReplayRun",
     "Replayed",
     "SimulationResult",
     "TaskStore",

@@ -59,28 +59,28 @@ def score_detection(
     Detection(delays=[50], plays=[], missed=1, false_alarms=2, unplayed=0)
     """
     every = sorted({step for steps in changes.values() for step in steps})
-    found: dict[tuple[ArmId, int], int] = {}
+    first_report: dict[tuple[ArmId, int], int] = {}
     false_alarms = 0
     for arm, step in reports:
         steps = every if arm is None else changes.get(arm, ())  # type: ignore[call-overload]
         past = [c for c in steps if c < step]
-        if past and (arm, past[-1]) not in found:
-            found[arm, past[-1]] = step
+        if past and (arm, past[-1]) not in first_report:
+            first_report[arm, past[-1]] = step
         else:
             false_alarms += 1
     total = len(every) if shared else sum(map(len, changes.values()))
     plays = []
     if played is not None and not shared:
-        for (arm, change), step in found.items():
+        for (arm, change), step in first_report.items():
             at = np.asarray(played.get(arm, ()))  # type: ignore[call-overload]
             plays.append(int(((at > change) & (at <= step)).sum()))
-    delays = [step - change for (_, change), step in found.items()]
-    unplayed = _unplayed(found.keys(), changes, played, shared=shared) if played else 0
-    return Detection(delays, plays, total - len(found), false_alarms, unplayed)
+    delays = [step - change for (_, change), step in first_report.items()]
+    unplayed = _unplayed(first_report.keys(), changes, played, shared=shared) if played else 0
+    return Detection(delays, plays, total - len(first_report), false_alarms, unplayed)
 
 
 def _unplayed(
-    found: Collection[tuple[ArmId, int]],
+    detected: Collection[tuple[ArmId, int]],
     changes: Mapping[int, Sequence[int]],
     played: Mapping[int, I64],
     *,
@@ -94,4 +94,4 @@ def _unplayed(
             end = steps[i + 1] if i + 1 < len(steps) else np.inf
             key = None if shared else arm, change
             seen[key] = seen.get(key, False) or bool(((at > change) & (at <= end)).any())
-    return sum(not any_play and key not in found for key, any_play in seen.items())
+    return sum(not any_play and key not in detected for key, any_play in seen.items())

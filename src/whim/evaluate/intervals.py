@@ -18,12 +18,15 @@ from whim.types import F64
 __all__ = [
     "Band",
     "Interval",
+    "Z",
     "band",
     "bootstrap",
     "gain",
     "mean_interval",
+    "normal_interval",
     "of_one_log",
     "proportion",
+    "rate_interval",
     "ratio_interval",
 ]
 
@@ -35,7 +38,7 @@ _T = (
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048,
 )  # fmt: skip
-_Z = 1.959963984540054
+Z = 1.959963984540054
 
 
 class Interval(NamedTuple):
@@ -128,8 +131,8 @@ def gain(regret: F64, baseline: F64) -> Interval:
     >>> gain(np.array([1.0, 2.0]), np.array([2.0, 4.0]))
     Interval(value=0.5, low=0.5, high=0.5)
     """
-    found = ratio_interval(regret, baseline)
-    return Interval(1 - found.value, 1 - found.high, 1 - found.low)
+    ratio = ratio_interval(regret, baseline)
+    return Interval(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
 
 
 def ratio_interval(above: F64, below: F64) -> Interval:
@@ -174,6 +177,25 @@ def proportion(hits: float, trials: float) -> Interval:
     if trials <= 0:
         return Interval(math.nan, 0.0, 1.0)
     rate = hits / trials
-    spread = _Z * math.sqrt(rate * (1 - rate) / trials + _Z**2 / (4 * trials**2))
-    middle, scale = rate + _Z**2 / (2 * trials), 1 + _Z**2 / trials
+    spread = Z * math.sqrt(rate * (1 - rate) / trials + Z**2 / (4 * trials**2))
+    middle, scale = rate + Z**2 / (2 * trials), 1 + Z**2 / trials
     return Interval(rate, (middle - spread) / scale, (middle + spread) / scale)
+
+
+def rate_interval(n: float, total: float, squares: float) -> Interval:
+    """Mean of n rewards, from their sum and that of their squares: Wilson's interval for clicks.
+
+    >>> rate_interval(4, 2.0, 2.0) == proportion(2.0, 4)
+    True
+    """
+    if squares == total:  # every reward is 0 or 1
+        return proportion(total, n)
+    if n < 2:  # one reward says nothing of their spread
+        return Interval(total, math.nan, math.nan)
+    return normal_interval(total / n, squares / n - (total / n) ** 2, int(n))
+
+
+def normal_interval(mean: float, variance: float, n: int) -> Interval:
+    """A mean of n values with the given variance, by the normal distribution."""
+    spread = Z * math.sqrt(max(variance, 0.0) / n)
+    return Interval(mean, mean - spread, mean + spread)

@@ -18,7 +18,7 @@ import numpy as np
 from whim import checks, logs
 from whim.errors import InvalidInputError
 from whim.evaluate.follow import Follower
-from whim.evaluate.replayed import Replayed, ReplayResult
+from whim.evaluate.replay_result import ReplayResult, ReplayRun
 from whim.evaluate.simulate import fresh, sealed
 from whim.evaluate.spread import spread
 from whim.kernels.linalg import udu
@@ -109,12 +109,12 @@ def replay(
         _fits(opened, label, policy)
         data[label] = sealed(label, policy)  # type: ignore[assignment]
     tasks = [(label, run) for label in policies for run in range(runs)]
-    found = spread(
+    outcomes = spread(
         partial(_task, os.fspath(opened.path), data, how),
         tasks, jobs=jobs, engine=engine, address=address, progress=progress,
     )  # fmt: skip
-    by_label: dict[str, list[Replayed]] = {label: [] for label in policies}
-    for (label, _), outcome in zip(tasks, found, strict=True):
+    by_label: dict[str, list[ReplayRun]] = {label: [] for label in policies}
+    for (label, _), outcome in zip(tasks, outcomes, strict=True):
         by_label[label].append(outcome)
     settings = {
         "log": opened.path.name, "source": opened.meta.get("source"), "events": how.end,
@@ -190,12 +190,12 @@ def _fits(log: Log, label: str, policy: Policy) -> None:
             )
 
 
-def _task(path: str, data: dict[str, bytes], how: Plan, task: tuple[str, int]) -> Replayed:
+def _task(path: str, data: dict[str, bytes], how: Plan, task: tuple[str, int]) -> ReplayRun:
     label, run = task
     return replay_once(logs.open(path), data[label], how, run)
 
 
-def replay_once(log: Log, data: bytes, how: Plan, run: int) -> Replayed:
+def replay_once(log: Log, data: bytes, how: Plan, run: int) -> ReplayRun:
     """One sealed policy over one sample of the log."""
     policy = fresh(data, run)
     follower = Follower(policy, log.arms, np.asarray(log.item_arm, np.int64), log.item_features)
@@ -203,7 +203,7 @@ def replay_once(log: Log, data: bytes, how: Plan, run: int) -> Replayed:
     modelled = log.n_arms if how.scheme == "propensity" else 0
     model = np.tile(udu.prior(d, 1.0), (modelled, 1))
     chances = np.random.default_rng([how.seed, run, _CHANCES])
-    outcome = Replayed.empty(how.bins)
+    outcome = ReplayRun.empty(how.bins)
     for block in _blocks(log, how, run):
         stretch, kept, at = block
         if how.scheme == "propensity":

@@ -12,7 +12,7 @@ from whim import checks
 from whim.errors import InvalidInputError
 from whim.evaluate.detection import Detection, score_detection
 from whim.evaluate.follow import Follower
-from whim.evaluate.outcome import SimulationResult
+from whim.evaluate.simulation_result import SimulationResult
 from whim.evaluate.spread import spread
 from whim.policies import OracleRestart, Policy, from_bytes
 from whim.policies.base.run_events import EACH, EventBatch
@@ -47,7 +47,7 @@ def simulate(
         Where users, pools, rewards and changes come from.
     policies
         By label: a policy with no arms, of which each run uses a copy with a random stream of
-        its own, or a function that makes one for an episode (an ``OracleRestart`` must be told
+        its own, or a function that makes one for an episode (an ``OracleRestart`` needs
         its changes).
     horizon, runs, seed
         Steps of a run, how many runs, and the world's seed. Adding a policy changes no other's
@@ -79,16 +79,16 @@ def simulate(
     at = np.linspace(horizon / noted, horizon, noted).astype(np.int64)
     tasks = [(horizon, seed, run) for run in range(runs)]
     work = partial(run_once, world, makers, at)
-    found = spread(work, tasks, jobs=jobs, engine=engine, address=address, progress=progress)
+    outcomes = spread(work, tasks, jobs=jobs, engine=engine, address=address, progress=progress)
     labels = list(policies)
     return SimulationResult(
         settings={"world": world.describe(), "horizon": horizon, "runs": runs, "seed": seed}
         | {"policies": {label: repr(made) for label, made in policies.items()}},
         steps=at,
-        regret={b: np.array([run["regret"][b] for run in found]) for b in labels},
-        reward={b: np.array([run["reward"][b] for run in found]) for b in labels},
-        detections={b: [Detection(*run["detection"][b]) for run in found] for b in labels},
-        changes=np.array([run["changes"] for run in found]),
+        regret={b: np.array([run["regret"][b] for run in outcomes]) for b in labels},
+        reward={b: np.array([run["reward"][b] for run in outcomes]) for b in labels},
+        detections={b: [Detection(*run["detection"][b]) for run in outcomes] for b in labels},
+        changes=np.array([run["changes"] for run in outcomes]),
     )
 
 
@@ -124,15 +124,15 @@ def run_once(
     """One run: every policy over the same episode; the task is (horizon, seed, run)."""
     horizon, seed, run = task
     episode = world.episode(horizon=horizon, seed=seed, run=run)
-    found: dict[str, Any] = {"regret": {}, "reward": {}, "detection": {}}
-    found["changes"] = sum(map(len, episode.changes.values()))
+    outcome: dict[str, Any] = {"regret": {}, "reward": {}, "detection": {}}
+    outcome["changes"] = sum(map(len, episode.changes.values()))
     for label, made in makers.items():
         policy = fresh(made, run) if isinstance(made, bytes) else _restream(made(episode), run)
         lost, reward, detection = play(policy, episode)
-        found["regret"][label] = np.cumsum(lost)[at - 1]
-        found["reward"][label] = reward
-        found["detection"][label] = tuple(detection)
-    return found
+        outcome["regret"][label] = np.cumsum(lost)[at - 1]
+        outcome["reward"][label] = reward
+        outcome["detection"][label] = tuple(detection)
+    return outcome
 
 
 def _concerned(policy: Policy, event: ChangeEvent, episode: Episode) -> list[ArmId | None]:
@@ -146,7 +146,7 @@ def _concerned(policy: Policy, event: ChangeEvent, episode: Episode) -> list[Arm
 
 
 def play(policy: Policy, episode: Episode) -> tuple[F64, float, Detection]:
-    """One policy over one episode: expected reward lost a step, mean reward, changes found."""
+    """One policy over one episode: expected reward lost per step, mean reward, changes found."""
     steps = np.arange(len(episode.contexts))
     n_arms = len(episode.features) or int(episode.members.max()) + 1
     follower = Follower(policy, range(n_arms), np.arange(n_arms), episode.features)

@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import importlib
 import os
+import signal
+import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
+from multiprocessing import resource_tracker
 from typing import Any
 
 from whim import checks
 from whim.errors import InvalidInputError, WhimError
 from whim.evaluate.store import TaskStore, code_digest
+from whim.extras import require
 
 __all__ = ["spread"]
 
@@ -48,11 +51,11 @@ def spread(
     tasks
         What to call it with: small things that can be pickled.
     jobs
-        Processes of this machine, one thread each; -1 for one a core. 1 runs here, without
+        Processes of this machine, one thread each; -1 for one per core. 1 runs here, without
         another process. A cluster uses the workers that it has.
     engine
-        ``local``: processes. ``dask``: the workers of a dask scheduler (``whim[cluster]``).
-        ``ray``: a ray cluster (``whim[ray]``).
+        ``local``: processes, which need the extra ``runs``. ``dask``: the workers of a dask
+        scheduler (extra ``cluster``). ``ray``: a ray cluster (extra ``ray``).
     address
         Of the cluster: ``tcp://host:8786`` for dask. Ray looks for its own without one.
     progress
@@ -87,9 +90,9 @@ def spread(
     left = dict(enumerate(results))
     if store is not None:
         for place, task in enumerate(results):
-            found = store.get(function, task)
-            if found is not None:
-                results[place] = found
+            stored = store.get(function, task)
+            if stored is not None:
+                results[place] = stored
                 del left[place]
     done = len(results) - len(left)
     if progress is not None and done:
@@ -120,8 +123,9 @@ def _outputs(
         return _dask(call, left, str(address))
     if engine == "ray":
         return _ray(call, left, address)
-    import joblib  # type: ignore[import-untyped]
-
+    if jobs == 1 or len(left) == 1:  # needs nothing but numpy and numba
+        return _here(call, left)
+    joblib = require("joblib", "runs", "Runs over several processes (jobs other than 1) need")
     workers = min(joblib.cpu_count() if jobs == -1 else jobs, len(left))
     return _here(call, left) if workers == 1 else _processes(call, left, workers)
 
@@ -141,9 +145,14 @@ def _call(function: Callable[[Any], Any], code: str, place: int, task: Any) -> t
 
 
 def _one_thread() -> contextlib.AbstractContextManager[Any]:
-    """Limits BLAS: a long dot product has other last bits on two threads than on one."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    """Limits BLAS: a long dot product has other last bits on two threads than on one.
 
+    Without threadpoolctl there are no other processes to agree with: see the extra ``runs``.
+    """
+    try:
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    except ImportError:
+        return contextlib.nullcontext()
     limits: contextlib.AbstractContextManager[Any] = threadpool_limits(1)
     return limits
 
@@ -164,11 +173,13 @@ def _here(call: Callable[..., tuple[int, Any]], left: dict[int, Any]) -> Outputs
 
 def _processes(call: Callable[..., tuple[int, Any]], left: dict[int, Any], workers: int) -> Outputs:
     """Processes by joblib; when one is killed, those left are ended and new ones go on."""
-    import joblib
+    import joblib  # type: ignore[import-untyped]
     from joblib.externals.loky.process_executor import (  # type: ignore[import-untyped]
         TerminatedWorkerError,
     )
 
+    # loky replaces a worker that has grown, as compiling makes it: nothing that a user can act on
+    warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
     deaths: Counter[int] = Counter()
     under_way: set[int] = set()
 
@@ -188,7 +199,8 @@ def _processes(call: Callable[..., tuple[int, Any]], left: dict[int, Any], worke
                 max_nbytes=None,
                 return_as="generator_unordered",
             )
-        outputs = pool(calls())
+        with _interrupts_blocked():
+            outputs = pool(calls())
         try:
             with _stopping(outputs):
                 for place, result in outputs:
@@ -200,6 +212,23 @@ def _processes(call: Callable[..., tuple[int, Any]], left: dict[int, Any], worke
             suspects = [place for place in sorted(under_way) if deaths[place] >= _DEATHS]
             if suspects:
                 raise WhimError(_given_up(suspects, left)) from error
+
+
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes started within are deaf to Ctrl-C, which a terminal sends to all of them.
+
+    The one that was started answers it, and ends the others.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # which unblocks the signal, so it comes first
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _given_up(suspects: list[int], left: dict[int, Any]) -> str:
@@ -216,7 +245,7 @@ def _dask(call: Callable[..., tuple[int, Any]], left: dict[int, Any], address: s
     Through dask's own futures: joblib's dask backend waits for ever when dask gives a task up
     (the error reaches no callback), and sends tasks in batches that are lost together.
     """
-    distributed = _module("distributed", "cluster")
+    distributed = require("distributed", "cluster", "Runs on a dask cluster need")
     try:
         client = distributed.Client(address, set_as_default=False, timeout=_PATIENCE)
     except (OSError, ValueError) as error:
@@ -252,10 +281,10 @@ def _ray(
     The backend gives no results before the last: rounds of a few tasks a core, so that progress
     shows and the store fills.
     """
-    import joblib
-
-    ray = _module("ray", "ray")
-    _module("ray.util.joblib", "ray").register_ray()
+    what = "Runs on a ray cluster need"
+    ray = require("ray", "ray", what)
+    joblib = require("joblib", "runs", what)
+    require("ray.util.joblib", "ray", what).register_ray()
     ray.init(address=address, ignore_reinit_error=True)
     size = 4 * max(1, int(ray.cluster_resources().get("CPU", 1)))
     places = list(left)
@@ -265,12 +294,3 @@ def _ray(
                 joblib.delayed(call)(place, left[place]) for place in places[start : start + size]
             )
         yield from outputs
-
-
-def _module(name: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise WhimError(
-            f"engine needs the package {name}, which is not installed: pip install 'whim[{extra}]'"
-        ) from error

@@ -28,15 +28,17 @@ __all__ = ["TaskStore", "code_digest"]
 
 _ROOT = Path(__file__).parent.parent
 # what stands before a result; a change in the command line or a figure is none of its business
-_ROOMS = ("kernels", "detectors", "policies", "worlds", "logs", "evaluate", "experiments")
+_PACKAGES = ("kernels", "detectors", "policies", "worlds", "logs", "evaluate", "experiments")
 
 
 @functools.cache
 def code_digest(root: Path = _ROOT) -> str:
     """Digest of whim's version, of numba's and of every source that decides a result."""
-    # the root's own files tell the version
-    parts = [source_digest(folder) for folder in (root, *(root / room for room in _ROOMS))]
-    return hashlib.sha256("".join(parts).encode()).hexdigest()[:20]
+    digest = hashlib.sha256(source_digest(root).encode())
+    inside = (source for name in _PACKAGES for source in (root / name).rglob("*.py"))
+    for source in sorted([*root.glob("*.py"), *inside]):  # the root's own files tell the version
+        digest.update(source.relative_to(root).as_posix().encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()[:20]
 
 
 class TaskStore:
@@ -107,7 +109,7 @@ class TaskStore:
             "arrays": index,
             "sealed": _seal(name, plain, index),
         }
-        write_atomic(self.path / f"{name}.json", json.dumps(entry, indent=1).encode())
+        write_atomic(self.path / f"{name}.json", json.dumps(entry, indent=1))
         return plain | arrays
 
     def _arrays(self, name: str, index: dict[str, Any]) -> dict[str, Any]:

@@ -32,10 +32,10 @@ def grid(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 def _values(name: str, values: Any) -> list[Any]:
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise InvalidInputError(f"axis {name!r} must be a list of values, got {values!r}.")
-    found = list(values)
-    if not found or any(value in found[:i] for i, value in enumerate(found)):
-        raise InvalidInputError(f"axis {name!r} must have values, each once, got {found!r}.")
-    return found
+    listed = list(values)
+    if not listed or any(value in listed[:i] for i, value in enumerate(listed)):
+        raise InvalidInputError(f"axis {name!r} must have values, each once, got {listed!r}.")
+    return listed
 
 
 def sweep(

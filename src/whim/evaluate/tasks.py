@@ -17,9 +17,9 @@ import numpy as np
 from whim import checks, logs
 from whim.errors import InvalidInputError, LogFileError
 from whim.evaluate.detection import Detection
-from whim.evaluate.outcome import columns
 from whim.evaluate.replay import plan, replay_once
 from whim.evaluate.simulate import run_once, sealed
+from whim.evaluate.simulation_result import columns
 from whim.logs import Log
 from whim.policies import OracleRestart, Policy, policy
 from whim.worlds import (
@@ -32,7 +32,15 @@ from whim.worlds import (
     World,
 )
 
-__all__ = ["WORLDS", "Told", "log_run", "log_settings", "make_policy", "make_world", "world_run"]
+__all__ = [
+    "WORLDS",
+    "OracleMaker",
+    "log_run",
+    "log_settings",
+    "make_policy",
+    "make_world",
+    "world_run",
+]
 
 WORLDS: dict[str, type[Any]] = {
     "piecewise": PiecewiseLinear,
@@ -44,11 +52,11 @@ WORLDS: dict[str, type[Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class OracleMaker:
     """Makes, for an episode, a policy that is restarted at the true change points.
 
-    >>> Told("linucb-disjoint", {"n_features": 2})
-    Told(name='linucb-disjoint', params={'n_features': 2})
+    >>> OracleMaker("linucb-disjoint", {"n_features": 2})
+    OracleMaker(name='linucb-disjoint', params={'n_features': 2})
     """
 
     name: str
@@ -71,13 +79,13 @@ def make_world(kind: str, **params: Any) -> World:
     return world
 
 
-def make_policy(name: str, params: Mapping[str, Any]) -> Policy | Told:
-    """A policy by its registered name; ``oracle-restart`` is told the truth of each episode.
+def make_policy(name: str, params: Mapping[str, Any]) -> Policy | OracleMaker:
+    """A policy by its registered name; ``oracle-restart`` gets the changes of each episode.
 
     >>> make_policy("ucb", {"bonus": "ucb1"})
     UCB(bonus='ucb1', alpha=1.0, n_features=None, seed=0, ties='first')
     >>> make_policy("oracle-restart", {"policy": "ucb"})
-    Told(name='ucb', params={})
+    OracleMaker(name='ucb', params={})
     """
     if name != OracleRestart.name:
         return policy(name, **params)
@@ -87,7 +95,7 @@ def make_policy(name: str, params: Mapping[str, Any]) -> Policy | Told:
             f"policy of {name} must be the name of a registered one, got {params.get('policy')!r}."
         )
     policy(params["policy"], **inner)  # says now what is wrong with it
-    return Told(params["policy"], inner)
+    return OracleMaker(params["policy"], inner)
 
 
 def world_run(settings: dict[str, Any]) -> dict[str, Any]:
@@ -109,12 +117,12 @@ def world_run(settings: dict[str, Any]) -> dict[str, Any]:
     horizon = checks.integer("horizon", settings["horizon"], 1)
     made = sealed("policy", make_policy(**settings["policy"]))
     task = (horizon, settings["seed"], settings["run"])
-    found = run_once(make_world(**settings["world"]), {"": made}, np.array([horizon]), task)
-    seen = Detection(*found["detection"][""])
+    outcome = run_once(make_world(**settings["world"]), {"": made}, np.array([horizon]), task)
+    seen = Detection(*outcome["detection"][""])
     return {
-        "regret": float(found["regret"][""][0]),
-        "reward": found["reward"][""],
-        "changes": found["changes"],
+        "regret": float(outcome["regret"][""][0]),
+        "reward": outcome["reward"][""],
+        "changes": outcome["changes"],
         "found": seen.found,
         "missed": seen.missed,
         "false_alarms": seen.false_alarms,
@@ -162,14 +170,14 @@ def log_run(settings: dict[str, Any]) -> dict[str, Any]:
         raise LogFileError(f"{log.path} is not the log that the sweep began with.")
     made = make_policy(**settings["policy"])
     if not isinstance(made, Policy):
-        raise InvalidInputError("policy must not be told the truth: a log does not know it.")
+        raise InvalidInputError("policy must not be oracle-restart: a log has no true changes.")
     how = plan(log, **{name: settings[name] for name in ("logging", "sample", "first", "seed")})
-    found = replay_once(log, made.to_bytes(), how, settings["run"])
-    row: dict[str, Any] = columns("ctr", found.interval)
+    outcome = replay_once(log, made.to_bytes(), how, settings["run"])
+    row: dict[str, Any] = columns("ctr", outcome.interval)
     row |= {
-        "events": found.events,
-        "matched": found.matched,
-        "reward": found.total,
-        "changes": len(found.changes),
+        "events": outcome.events,
+        "matched": outcome.matched,
+        "reward": outcome.total,
+        "changes": len(outcome.changes),
     }
-    return row | {name: estimate.value for name, estimate in found.estimates().items()}
+    return row | {name: estimate.value for name, estimate in outcome.estimates().items()}

@@ -1,41 +1,84 @@
-"""``warm``: compile the loops of policies ahead, each one once, on several cores.
-
-Left to themselves, the workers of a comparison would all begin by compiling the same loops.
-"""
+"""``warm_policy``: compile what a policy's calls need, so that none of them waits for it later."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 import numpy as np
 
 from whim.evaluate.spread import spread
 from whim.policies import Policy, from_bytes
+from whim.policies.base import CompiledPolicy
 from whim.policies.base.run_events import EACH, EventBatch, run_events
 
-__all__ = ["warm"]
+__all__ = ["CALLS", "warm", "warm_policy", "warm_task"]
+
+CALLS = ("live", "batch", "loop")
 
 
-def warm(
-    policies: Iterable[Policy], *, jobs: int = 1, progress: Callable[[int], None] | None = None
-) -> None:
-    """Let a copy of each policy walk over two events, which compiles its loop or finds it.
+def warm_policy(policy: Policy, calls: Collection[str] = CALLS) -> None:
+    """Let a copy of the policy take every kind of call, which compiles it or loads it.
+
+    Parameters
+    ----------
+    policy
+        It stays as it is.
+    calls
+        ``"live"``: ``select``, ``rank`` and ``update``. ``"batch"``: ``scores_many`` and
+        ``update_many``. ``"loop"``: the compiled loop of ``simulate`` and ``replay``.
 
     Examples
     --------
     >>> import whim
-    >>> warm([whim.Random()])
+    >>> warm_policy(whim.Random())
     """
-    spread(_touch, [policy.to_bytes() for policy in policies], jobs=jobs, progress=progress)
+    copy: Any = from_bytes(policy.to_bytes())
+    d, m = copy.n_features or 1, copy.n_item_features
+    k = 0 if m else copy.n_cross_features or 0
+    arms = [("warm", 0), ("warm", 1)]
+    grouped = {"groups": [0, 1]} if copy.params.get("groups") == "given" else {}
+    copy.add_arms(arms, features=np.ones((2, m)) if m else None, **grouped)
+    X, rewards, Z = np.ones((2, d)), np.zeros((2, 2)), np.ones((2, k)) if k else None
+    if "live" in calls:
+        for _ in range(2):  # the second call is the one that later calls are like
+            decision = copy.select(X[0], arms, cross=Z)
+            copy.update(decision.arm, X[0], 1.0, cross=None if Z is None else Z[0])
+        copy.rank(X[0], arms, cross=Z)
+        inner = getattr(copy, "policy", copy)
+        if isinstance(inner, CompiledPolicy):
+            inner._warm_finish(_slot(copy, decision.arm))
+    if "batch" in calls:
+        copy.update_many(arms, X, rewards[0], cross=Z)
+        if Z is None:
+            copy.scores_many(X)
+    if "loop" in calls and Z is None:
+        slots = np.array([_slot(copy, arm) for arm in arms])
+        zeros, ends = np.zeros(2, np.int64), np.array([0, 2])
+        run_events(copy, EventBatch(EACH, X, zeros, ends, slots, np.full(2, -1), rewards))
 
 
-def _touch(data: bytes) -> int:
-    policy = from_bytes(data)
-    m = policy.n_item_features
-    policy.add_arms([0, 1], features=np.ones((2, m)) if m else None)
-    stretch = EventBatch(
-        EACH, np.ones((2, policy.n_features or 1)), np.zeros(2, np.int64), np.array([0, 2]),
-        np.arange(2), np.full(2, -1), np.zeros((2, 2)),
-    )  # fmt: skip
-    run_events(policy, stretch)
-    return policy.step
+def _slot(policy: Any, arm: Any) -> int:
+    inner = getattr(policy, "policy", policy)  # that of OracleRestart
+    return int(inner._table.slot_of[arm])
+
+
+def warm(
+    policies: Iterable[Policy],
+    *,
+    calls: Collection[str] = CALLS,
+    jobs: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """``warm_policy`` for each, on several cores.
+
+    Left to themselves, the workers of a comparison would all begin by compiling the same loops.
+    """
+    tasks = [(policy.to_bytes(), tuple(calls)) for policy in policies]
+    spread(warm_task, tasks, jobs=jobs, progress=progress)
+
+
+def warm_task(task: tuple[bytes, tuple[str, ...]]) -> None:
+    """``warm_policy`` for a policy's bytes, as a worker does it."""
+    data, calls = task
+    warm_policy(from_bytes(data), calls)

@@ -1,25 +1,28 @@
 """The paper's experiments as data, with ids such as synthetic/disjoint.
 
-Each experiment is a function from ``Options`` to ``Findings``; ``run`` looks them up by id.
+Each experiment is a function from ``Options`` to ``ExperimentResult``; ``run`` looks them up by id.
 """
 
 from __future__ import annotations
 
 import importlib
+import time
 from typing import Any
 
 from whim.errors import InvalidInputError
-from whim.experiments.findings import Curve, Figure, Findings, Table
 from whim.experiments.options import Options
+from whim.experiments.result import Curve, ExperimentResult, Figure, Table
+
+Findings = ExperimentResult  # its former name
 
 __all__ = [
     "EXPERIMENTS",
     "Curve",
+    "ExperimentResult",
     "Figure",
-    "Findings",
     "Options",
     "Table",
-    "compile_first",
+    "compile_loops",
     "run",
     "select",
 ]
@@ -35,11 +38,37 @@ EXPERIMENTS = {
     "yahoo/sensitivity": ("yahoo", "sensitivity"),
     "beyond/power": ("power", "power"),
     "beyond/detection": ("detection", "detection"),
-    "beyond/clicks": ("untuned", "clicks"),
+    "beyond/clicks": ("clicks", "clicks"),
     "beyond/calibration": ("calibration", "calibration"),
     "beyond/revisit": ("revisit", "revisit"),
     "beyond/groups": ("groups", "groups"),
 }
+
+_SIZES = {"n_features": 2, "n_item_features": 2}
+_ONE, _ITEM = {"n_features": 2}, {"n_item_features": 2}
+_FIRST_LOOPS: list[tuple[str, dict[str, Any]]] = [
+    ("pslinucb-disjoint", _ONE | {"threshold": 0.1}),
+    ("linucb-disjoint", _ONE),
+]
+_OTHER_LOOPS: list[tuple[str, dict[str, Any]]] = [  # those that take longest to compile first
+    ("pslinucb-hybrid", _SIZES),
+    ("denband", _ITEM | {"sigma": 0.2, "delta_l": 0.1}),
+    ("pslinucb-groups", _ONE | {"groups": "given"}),
+    ("pslinucb-disjoint", _ONE),
+    ("pslinucb-disjoint", _ONE | {"revisit": "off"}),
+    ("modified-pslinucb", _ONE | {"b": 0.1, "c": 0.1, "gamma": 0.1}),
+    ("pslinucb-hybrid", _SIZES | {"threshold": 0.1}),
+    ("linucb-hybrid", _SIZES),
+    ("dynamic-linucb", _ITEM),
+    ("linucb-uniform", _ITEM),
+    ("linucb-watched", _ONE),
+    ("swlinucb", _ONE | {"window": 10}),
+    ("dlinucb", _ONE | {"gamma": 0.9, "alpha": 1.0}),
+    ("mucb", {"window": 10, "threshold": 1.0, "gamma": 0.1}),
+    ("cusum-ucb", {"threshold": 1.0}),
+    ("ucb", {}),
+    ("random", {}),
+]
 
 
 def select(name: str) -> list[str]:
@@ -48,53 +77,42 @@ def select(name: str) -> list[str]:
     >>> select("lastfm")
     ['lastfm/table', 'lastfm/sensitivity']
     """
-    found = [id for id in EXPERIMENTS if name in (id, id.partition("/")[0], "all")]
-    if not found:
+    ids = [id for id in EXPERIMENTS if name in (id, id.partition("/")[0], "all")]
+    if not ids:
         raise InvalidInputError(
             f"experiment must be all or one of {', '.join(EXPERIMENTS)}, got {name!r}."
         )
-    return found
+    return ids
 
 
-def compile_first(options: Options) -> None:
-    """Compile what the experiments share, each loop once: seconds when it is cached already."""
-    from whim.evaluate.warm import warm
+def compile_loops(options: Options, *, first: bool) -> None:
+    """Compile the loops of the first experiment, or those of all others, each of them once.
+
+    The first experiment needs few, so that its figures are there while others are compiled.
+    Where a loop is cached already this takes no time.
+    """
+    from whim.evaluate import spread
+    from whim.evaluate.warm import warm_task
     from whim.policies import policy
 
-    one, both = {"n_features": 2}, {"n_features": 2, "n_item_features": 2}
-    item = {"n_item_features": 2}
-    needed: list[tuple[str, dict[str, Any]]] = [  # those that take longest to compile first
-        ("pslinucb-hybrid", both),
-        ("denband", item | {"sigma": 0.2, "delta_l": 0.1}),
-        ("pslinucb-groups", both | {"groups": 2}),
-        ("pslinucb-disjoint", one),
-        ("pslinucb-disjoint", one | {"revisit": "off"}),
-        ("modified-pslinucb", one | {"b": 0.1, "c": 0.1, "gamma": 0.1}),
-        ("pslinucb-disjoint", one | {"threshold": 0.1}),
-        ("pslinucb-hybrid", both | {"threshold": 0.1}),
-        ("linucb-hybrid", both),
-        ("dynamic-linucb", item),
-        ("linucb-uniform", item),
-        ("linucb-watched", one),
-        ("swlinucb", one | {"window": 10}),
-        ("dlinucb", one | {"gamma": 0.9, "alpha": 1.0}),
-        ("linucb-disjoint", one),
-        ("mucb", {"window": 10, "threshold": 1.0, "gamma": 0.1}),
-        ("cusum-ucb", {"threshold": 1.0}),
-        ("ucb", {}),
-        ("random", {}),
-    ]
-    made = [policy(name, **params) for name, params in needed]
-    advance = options.stage("compiling (the first time only)", len(made))
-    warm(made, jobs=options.jobs, progress=advance)
+    chosen = _FIRST_LOOPS if first else _OTHER_LOOPS
+    tasks = [(policy(name, **params).to_bytes(), ("loop",)) for name, params in chosen]
+    if not first:  # beyond/calibration learns by update_many
+        tasks.append((policy("pslinucb-disjoint", **_ONE).to_bytes(), ("batch",)))
+    title = "compiling for the first experiment" if first else "compiling for all others"
+    advance = options.stage(f"{title} (only once)", len(tasks))
+    spread(warm_task, tasks, jobs=options.jobs, progress=advance)
 
 
-def run(experiment: str, options: Options) -> Findings:
+def run(experiment: str, options: Options) -> ExperimentResult:
     """Run one experiment."""
     if experiment not in EXPERIMENTS:
         select(experiment)
         raise InvalidInputError(f"experiment must be a single one, got {experiment!r}.")
     module, function = EXPERIMENTS[experiment]
     made = getattr(importlib.import_module(f"whim.experiments.{module}"), function)
-    found: Findings = made(options)
-    return found
+    began = time.monotonic()
+    result: ExperimentResult = made(options)
+    result.id, result.command = experiment, options.command(experiment)
+    result.seconds = time.monotonic() - began
+    return result

@@ -7,7 +7,6 @@ measured over alarms asked for, with an interval, for every kind of reward and c
 from __future__ import annotations
 
 import math
-import time
 from itertools import product
 from typing import NamedTuple
 
@@ -15,9 +14,9 @@ import numpy as np
 
 import whim.policies as whim
 from whim.evaluate import Interval, spread
-from whim.experiments import words
-from whim.experiments.findings import Curve, Figure, Findings, Table
+from whim.experiments import formatting as fmt
 from whim.experiments.options import Options
+from whim.experiments.result import Curve, ExperimentResult, Figure, Table
 from whim.types import F64
 
 __all__ = ["calibration"]
@@ -61,40 +60,37 @@ class Task(NamedTuple):
 Ratios = dict[tuple[Case, float], Interval]
 
 
-def calibration(options: Options) -> Findings:
+def calibration(options: Options) -> ExperimentResult:
     """False alarms measured over asked, case by case; ``runs`` are the alarms expected of each."""
-    began = time.monotonic()
     expected = {1e-3: 20} if options.quick else ALARMS
     if options.runs is not None:
         expected = dict.fromkeys(expected, options.runs)
     cases = _cases(options.quick)
     tasks = [
-        task for case, asked in product(cases, expected)
-        for task in _tasks(case, asked, expected[asked], options.seed)
+        task for case, rate in product(cases, expected)
+        for task in _tasks(case, rate, expected[rate], options.seed)
     ]  # fmt: skip
     advance = options.stage("beyond/calibration", len(tasks))
     counts = spread(_alarms, tasks, jobs=options.jobs, progress=advance)
-    found = {cell: [0] * 0 for cell in product(cases, expected)}
+    alarms_of = {cell: [0] * 0 for cell in product(cases, expected)}
     for task, alarms in zip(tasks, counts, strict=True):
-        found[task.case, task.asked] += alarms
-    bunches = {asked: _bunch([found[case, asked] for case in cases]) for asked in expected}
+        alarms_of[task.case, task.asked] += alarms
+    bunches = {rate: _bunch([alarms_of[case, rate] for case in cases]) for rate in expected}
     ratios = {
-        (case, asked): _ratio(sum(alarms), len(alarms) * PLAYS * asked, bunches[asked])
-        for (case, asked), alarms in found.items()
+        (case, rate): _ratio(sum(alarms), len(alarms) * PLAYS * rate, bunches[rate])
+        for (case, rate), alarms in alarms_of.items()
     }
     summary, shares = _summary(ratios)
-    return Findings(
-        id="beyond/calibration",
+    return ExperimentResult(
         title="False alarms of the score test",
         summary=summary,
-        command=options.command("beyond/calibration"),
         settings={
             "seed": options.seed,
-            "plays": PLAYS * sum(map(len, found.values())),
+            "plays": PLAYS * sum(map(len, alarms_of.values())),
             "plays of an arm": PLAYS,
-            "alarms expected of a cell": {f"{asked:.0e}": n for asked, n in expected.items()},
+            "alarms expected of a cell": {f"{rate:.0e}": n for rate, n in expected.items()},
             "variance of alarms over their mean": {
-                f"{asked:.0e}": round(bunch, 2) for asked, bunch in bunches.items()
+                f"{rate:.0e}": round(bunch, 2) for rate, bunch in bunches.items()
             },
             "policy": repr(whim.PSLinUCBDisjoint(n_features=1)),
         },
@@ -105,7 +101,6 @@ def calibration(options: Options) -> Findings:
             for d in dict.fromkeys(case.d for case in cases)
         ],
         headline=[(f"False alarms within {LOW:g} to {HIGH:g} of the rate asked for", "–", shares)],
-        seconds=time.monotonic() - began,
     )
 
 
@@ -119,11 +114,11 @@ def _cases(quick: bool) -> list[Case]:
     return [Case(i + 1, *kind) for i, kind in enumerate(kept)]
 
 
-def _tasks(case: Case, asked: float, alarms: int, seed: int) -> list[Task]:
-    arms = math.ceil(alarms / asked / PLAYS)
+def _tasks(case: Case, rate: float, alarms: int, seed: int) -> list[Task]:
+    arms = math.ceil(alarms / rate / PLAYS)
     own = seed, case.d, CONTEXTS.index(case.contexts), REWARDS.index(case.rewards)
     return [
-        Task(case, asked, min(_ARMS, arms - i), (*own, round(1 / asked), i))
+        Task(case, rate, min(_ARMS, arms - i), (*own, round(1 / rate), i))
         for i in range(0, arms, _ARMS)
     ]
 
@@ -131,14 +126,14 @@ def _tasks(case: Case, asked: float, alarms: int, seed: int) -> list[Task]:
 def _alarms(task: Task) -> list[int]:
     """Of each arm."""
     rng = np.random.default_rng(task.seed)
-    found = []
+    counts = []
     for _ in range(task.arms):
         policy = whim.PSLinUCBDisjoint(n_features=task.case.d, false_alarm=task.asked)
         policy.add_arms([0])
         X = _contexts(task.case, rng)
         events = policy.update_many([0] * PLAYS, X, _rewards(task.case, X, rng))
-        found.append(len(events))
-    return found
+        counts.append(len(events))
+    return counts
 
 
 def _contexts(case: Case, rng: np.random.Generator) -> F64:
@@ -210,7 +205,7 @@ def _table(cases: list[Case], rates: list[float], ratios: Ratios) -> Table:
         columns=["", "d", "contexts", "rewards", *(f"asked {_power(rate)}" for rate in rates)],
         rows=[
             [str(case.number), str(case.d), case.contexts, case.rewards]
-            + [_number(ratios[case, rate]) for rate in rates]
+            + [fmt.fixed(ratios[case, rate]) for rate in rates]
             for case in cases
         ],
         caption="normal σ: xᵀθ and noise of standard deviation σ. clicks p: 0 or 1 at the rate p; "
@@ -227,11 +222,11 @@ def _figure(d: int, cases: list[Case], rates: list[float], ratios: Ratios) -> Fi
     curves = [wish]
     for i, rate in enumerate(rates):
         shift = 0.22 * (i - (len(rates) - 1) / 2)
-        found = [ratios[case, rate] for case in cases]
+        points = [ratios[case, rate] for case in cases]
         curves.append(
             Curve(
                 f"asked {_power(rate)}", [case.number + shift for case in cases],
-                [r.value for r in found], [r.low for r in found], [r.high for r in found],
+                [r.value for r in points], [r.low for r in points], [r.high for r in points],
                 style="points",
             )
         )  # fmt: skip
@@ -244,10 +239,6 @@ def _figure(d: int, cases: list[Case], rates: list[float], ratios: Ratios) -> Fi
         caption="With 95 % intervals, which allow for alarms that come in pairs. The band is what "
         "is wished for, the line the rate itself.",
     )
-
-
-def _number(ratio: Interval) -> str:
-    return f"{ratio.value:.2f}" + words.between(f"{ratio.low:.2f}", f"{ratio.high:.2f}")
 
 
 def _power(rate: float) -> str:

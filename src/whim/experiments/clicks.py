@@ -1,244 +1,162 @@
-"""What the experiments on logs share: tables of click rates, rates over time, sensitivity."""
+"""``beyond/clicks``: click rates of the score test as it comes, against the paper's tuned δ.
+
+LastFM (or its stand-in, see ``lastfm``) is replayed; the front page is the simulated ``NewsWorld``
+itself, in which every choice is answered.
+"""
 
 from __future__ import annotations
 
-import itertools
-import time
-from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from whim.evaluate import ReplayResult, replay
-from whim.experiments import words
-from whim.experiments.findings import Curve, Figure, Findings, Table
-from whim.experiments.options import Options, after
-from whim.logs import Log
-from whim.policies import Policy
+import numpy as np
 
-__all__ = ["Source", "gain_rows", "over_time", "rates", "replay_all", "sensitivity"]
+import whim.policies as whim
+from whim.evaluate import Interval, SimulationResult, mean_interval, simulate
+from whim.evaluate.intervals import ratio_interval
+from whim.experiments import click_rates, lastfm, yahoo
+from whim.experiments import formatting as fmt
+from whim.experiments.options import Options
+from whim.experiments.result import ExperimentResult, Table
+from whim.types import F64
+from whim.worlds import NewsWorld
 
+__all__ = ["clicks"]
 
-class Source(NamedTuple):
-    """Logs to replay: one, sampled in each run, or one a run made by a world.
-
-    ``warning`` says that a stand-in took the place of data; ``said`` describes the logs.
-    """
-
-    logs: list[Log]
-    sample: float
-    runs: int
-    warning: str
-    said: dict[str, object]
+# visits of the front page: as many as replay keeps of the paper's sample of Yahoo's log
+VISITS, QUICK_VISITS = 229_059, 8_000
+_PAYOFFS = ("Disjoint", "Hybrid")
 
 
-def replay_all(
-    source: Source,
-    policies: Mapping[str, Policy],
-    *,
-    first: float,
-    seed: int,
-    jobs: int,
-    advance: Callable[[int], None],
-) -> ReplayResult:
-    """Replay every log; the runs of all logs stand side by side."""
-    before = 0
-    results = []
-    for log in source.logs:
-        results.append(
-            replay(
-                log,
-                policies,
-                sample=source.sample,
-                runs=source.runs,
-                first=first,
-                seed=seed,
-                jobs=jobs,
-                progress=after(advance, before),
-            )
-        )
-        before += len(policies) * source.runs
-    runs = {label: [run for r in results for run in r.runs[label]] for label in policies}
-    return ReplayResult(results[0].settings, runs, separate=len(source.logs) > 1)
+class _Rates(NamedTuple):
+    """Of one place: for each policy the click rate of each run, and changes reported per run."""
+
+    where: str
+    rate: dict[str, F64]
+    reports: dict[str, float]
 
 
-def rates(result: ReplayResult, paper: Mapping[str, float], baseline: str, title: str) -> Table:
-    """Click rates beside the paper's, in absolute terms and relative to a baseline."""
-    base = paper.get(baseline)
-    times = [] if base is None else [f"× {baseline}, paper"]
-    rows = []
-    for label, runs in result.runs.items():
-        matched = sum(run.matched for run in runs) / len(runs)
-        changes = sum(len(run.changes) for run in runs) / len(runs)
-        theirs = paper.get(label)
-        multiple = [] if base is None else [f"{theirs / base:.2f}" if theirs else ""]
-        rows.append(
-            [
-                label,
-                f"{theirs:.5f}" if theirs else "",
-                words.rate(result.rate(label)),
-                *multiple,
-                _times(result, label, baseline),
-                f"{matched:,.0f}",
-                words.count(changes) if changes or label.startswith("PS") else "",
-            ]
-        )
-    births = " The changes of DenBand are births of experts." if "DenBand" in result.runs else ""
-    return Table(
-        title=title,
-        columns=[
-            "policy", "CTR, paper", "CTR", *times, f"× {baseline}", "events that counted",
-            "changes reported",
+def clicks(options: Options) -> ExperimentResult:
+    """Click rates of both tests, with disjoint and hybrid payoffs."""
+    origin = lastfm.source(options, "paper", full=10, quick=2)
+    made = _policies(lastfm.policies(), lastfm.D, lastfm.M)
+    advance = options.stage("beyond/clicks: LastFM", len(made) * len(origin.logs))
+    replayed = click_rates.replay_all(
+        origin, made, first=1.0, seed=options.seed, jobs=options.jobs, advance=advance
+    )
+    heard = _Rates(
+        "made-up listeners" if origin.warning else "LastFM",
+        {b: np.array([run.rate for run in runs]) for b, runs in replayed.runs.items()},
+        {b: float(np.mean([len(r.changes) for r in runs])) for b, runs in replayed.runs.items()},
+    )
+    world = NewsWorld(n_arms=yahoo.QUICK_ARTICLES) if options.quick else NewsWorld()
+    visits, runs = QUICK_VISITS if options.quick else VISITS, options.choose(20, 10)
+    pages = _policies(yahoo.policies(), yahoo.D, yahoo.D)
+    page = simulate(
+        world, pages, horizon=visits, runs=runs, seed=options.seed, jobs=options.jobs,
+        progress=options.stage("beyond/clicks: front page", runs),
+    )  # fmt: skip
+    read = _Rates("front page", page.reward, _reports(page))
+    table, gains = _table([heard, read])
+    return ExperimentResult(
+        title="Clicks without tuning: the score test against the paper's δ",
+        summary="Click rate of the score test, with nothing set, against the paper's test with "
+        "its tuned ω and δ: "
+        + "; ".join(f"{label} {fmt.percent(i, 1, signed=True)}" for label, i in gains)
+        + ".",
+        settings={"LastFM": origin.said, "front page": world.describe() | {"visits": visits}}
+        | {"runs on the front page": runs, "seed": options.seed}
+        | {"policies": {f"LastFM, {b}": repr(p) for b, p in made.items()}}
+        | {"policies on the front page": {b: repr(p) for b, p in pages.items()}},
+        differences=[
+            "The paper's test has the ω and δ that the paper reports for LastFM and for Yahoo; "
+            "the score test has none.",
+            "The front page is simulated and answers every choice, so that no visit is wasted: as "
+            "many visits as replay keeps of the paper's sample of Yahoo's log (fewer with "
+            "--quick). Runs are paired: both tests meet the same visits.",
         ],
-        rows=rows,
-        caption="Click rate (CTR) with its 95 % interval, and as a multiple of the rate of "
-        f"{baseline}. Events that counted and changes reported are means over runs.{births}",
-        highlight=[i for i, label in enumerate(result.runs) if label.startswith("PS")],
+        warning=origin.warning,
+        tables=[table],
+        figures=[
+            click_rates.over_time(replayed, list(made), f"Click rate over time: {heard.where}"),
+            fmt.regret_over_time(
+                page,
+                ": front page",
+                x_label="visit",
+                y_label="clicks lost against the best article",
+            ),
+        ],
+        headline=[(f"CTR, score test over tuned δ: {label}", "–",
+                   fmt.percent(i, 1, signed=True)) for label, i in gains
+                  if fmt.is_telling(i) or not options.quick],
     )  # fmt: skip
 
 
-def _times(result: ReplayResult, label: str, baseline: str) -> str:
-    i = result.relative(label, baseline)
-    return f"{1 + i.value:.2f} [{1 + i.low:.2f}, {1 + i.high:.2f}]"
+def _name(payoff: str, test: str) -> str:
+    return f"{payoff}, {test}"
 
 
-def gain_rows(
-    result: ReplayResult, pairs: Sequence[tuple[str, str, str]]
-) -> tuple[Table, list[tuple[str, str, str]]]:
-    """For each (policy, its stationary twin, the paper's gain): a table and headlines."""
-    rows = []
-    for ours, base, paper in pairs:
-        found = words.percent(result.relative(ours, base), 1, signed=True)
-        rows.append([ours, base, paper, found])
+def _policies(papers: dict[str, whim.Policy], d: int, m: int) -> dict[str, whim.Policy]:
+    """The paper's policies, and the same with the score test."""
+    made = {}
+    for payoff in _PAYOFFS:
+        tuned = papers[f"PSLinUCB-{payoff}"]
+        alpha = tuned.params["alpha"]
+        made[_name(payoff, "tuned δ")] = tuned
+        made[_name(payoff, "score test")] = (
+            whim.PSLinUCBDisjoint(n_features=d, alpha=alpha)
+            if payoff == "Disjoint"
+            else whim.PSLinUCBHybrid(n_features=d, n_item_features=m, alpha=alpha)
+        )
+    return made
+
+
+def _reports(result: SimulationResult) -> dict[str, float]:
+    return {
+        label: float(np.mean([d.found + d.false_alarms for d in seen]))
+        for label, seen in result.detections.items()
+    }
+
+
+def _table(places: list[_Rates]) -> tuple[Table, list[tuple[str, Interval]]]:
+    rows, gains = [], []
+    for where, rate, reports in places:
+        for payoff in _PAYOFFS:
+            tuned, ours = _name(payoff, "tuned δ"), _name(payoff, "score test")
+            ratio = ratio_interval(rate[ours], rate[tuned])
+            beyond = Interval(*(part - 1 for part in ratio))
+            gains.append((f"{where}, {payoff.lower()}", beyond))
+            rows.append(
+                [
+                    where, payoff.lower(), fmt.rate(mean_interval(rate[tuned])),
+                    fmt.rate(mean_interval(rate[ours])),
+                    _points(mean_interval(rate[ours] - rate[tuned])),
+                    fmt.percent(beyond, 1, signed=True),
+                    fmt.count(reports[tuned]), fmt.count(reports[ours]), _verdict(beyond),
+                ]
+            )  # fmt: skip
     table = Table(
-        title="What adapting to changes is worth",
-        columns=["policy", "against", "gain in CTR, paper", "gain in CTR"],
+        title="Click rates",
+        columns=[
+            "where", "payoff", "CTR, tuned δ", "CTR, score test", "difference",
+            "difference, relative", "changes reported, tuned δ", "changes reported, score test",
+            "score test",
+        ],
         rows=rows,
-        caption="Intervals are 95 %, over paired runs if there are several, else from the events "
-        "of the one run.",
-        highlight=[i for i, (ours, _, _) in enumerate(pairs) if ours.startswith("PS")],
-    )
-    head = [(f"{row[0]} over {row[1]}", row[2], row[3]) for row in rows]
-    return table, head
+        caption="Means over runs with 95 % intervals; differences are over paired runs. Changes "
+        "reported are means of a run. No worse: the interval of the relative difference reaches 0.",
+    )  # fmt: skip
+    return table, gains
 
 
-def over_time(result: ReplayResult, labels: Sequence[str], title: str) -> Figure:
-    """The average click rate so far against the share of the log, for some policies."""
-    curves = []
-    for label in labels:
-        points = [p for p in result.over_time(label) if p["matched"] >= 100]
-        x, y, low, high = ([p[k] for p in points] for k in ("share", "ctr", "ctr_low", "ctr_high"))
-        inside = [max(0.0, end) for end in low], [min(1.0, end) for end in high]  # of clicks
-        curves.append(Curve(label, [100 * share for share in x], y, *inside))
-    return Figure(
-        title=title,
-        x_label="share of the log, %",
-        y_label="average CTR so far",
-        curves=curves,
-        caption="Average over the events that counted so far, with 95 % bands." + _hidden(curves),
-    )
+def _points(i: Interval) -> str:
+    """A difference of click rates, such as ``+0.0012 [−0.0003, +0.0027]``."""
+    value, low, high = (f"{part:+.4f}".replace("-", "−") for part in i)
+    return value + fmt.between("nan" if "nan" in low else low, high)
 
 
-def _hidden(curves: Sequence[Curve]) -> str:
-    """Says of a line that cannot be seen where it lies."""
-    under = [
-        f" {b.label} lies on {a.label}: the same choices."
-        for a, b in itertools.combinations(curves, 2)
-        if a.y == b.y
-    ]
-    return "".join(under)
-
-
-Maker = Callable[[int, float], Policy]
-
-
-def sensitivity(
-    source: Source,
-    ours: Mapping[str, tuple[Maker, int, float]],
-    bases: Mapping[str, Policy],
-    windows: Sequence[int],
-    thresholds: Sequence[float],
-    *,
-    first: float,
-    options: Options,
-    name: str,
-    title: str,
-    difference: str,
-) -> Findings:
-    """Vary ω at each policy's own δ, and δ at its own ω; ``bases`` are the stationary twins."""
-    began = time.monotonic()
-    made: dict[str, Policy] = dict(bases)
-    by_window: dict[str, list[tuple[float, str]]] = {}
-    by_threshold: dict[str, list[tuple[float, str]]] = {}
-    for label, (maker, window, threshold) in ours.items():
-        pairs = [(w, threshold, w, by_window) for w in windows]
-        pairs += [(window, t, t, by_threshold) for t in thresholds]  # type: ignore[misc]
-        for w, t, value, series in pairs:
-            one = f"{label}, ω = {w}, δ = {t:g}"
-            made[one] = maker(w, t)
-            series.setdefault(label, []).append((value, one))
-    advance = options.stage(name, len(made) * source.runs * len(source.logs))
-    result = replay_all(
-        source, made, first=first, seed=options.seed, jobs=options.jobs, advance=advance
-    )
-    twins = dict(zip(ours, bases, strict=True))
-    spans = []
-    for label in ours:
-        found = [result.rate(one).value for _, one in by_window[label] + by_threshold[label]]
-        spans.append(f"that of {label} is between {min(found):.4f} and {max(found):.4f}")
-    rows = [[one, words.rate(result.rate(one)), _gain(result, one, bases)] for one in made]
-    return Findings(
-        id=name,
-        title=title,
-        summary=f"Over these values of ω and δ, of click rates {' and '.join(spans)}.",
-        command=options.command(name),
-        settings=source.said
-        | {"first": first, "sample": source.sample, "seed": options.seed}
-        | {"windows": list(windows), "thresholds": list(thresholds)},
-        differences=[
-            "The paper does not say which values it tried; ω is varied at its δ, and δ at its ω.",
-            difference,
-        ],
-        warning=source.warning,
-        tables=[Table("Click rates", ["policy", "CTR", "against LinUCB"], rows, "95 % intervals.")],
-        figures=[
-            _sensitivity(result, "the window ω", "ω, plays", by_window, twins),
-            _sensitivity(result, "the threshold δ", "δ", by_threshold, twins),
-        ],
-        seconds=time.monotonic() - began,
-    )
-
-
-def _gain(result: ReplayResult, label: str, bases: Mapping[str, Policy]) -> str:
-    if label in bases:
-        return ""
-    payoff = label.split(",")[0].removeprefix("PS")
-    return words.percent(result.relative(label, payoff), 1, signed=True)
-
-
-def _sensitivity(
-    result: ReplayResult,
-    axis: str,
-    symbol: str,
-    series: Mapping[str, Sequence[tuple[float, str]]],
-    bases: Mapping[str, str],
-) -> Figure:
-    """Click rate against one parameter; each series is (value, label of its replay)."""
-    curves = []
-    for name, points in series.items():
-        found = [result.rate(label) for _, label in points]
-        x = [float(value) for value, _ in points]
-        curves.append(
-            Curve(
-                name, x, [i.value for i in found], [i.low for i in found],
-                [i.high for i in found], "points",
-            )
-        )  # fmt: skip
-        base = result.rate(bases[name])
-        curves.append(Curve(bases[name], x, [base.value] * len(x), style="reference"))
-    return Figure(
-        title=f"Click rate against {axis}",
-        x_label=symbol,
-        y_label="CTR",
-        curves=curves,
-        caption="Markers: PSLinUCB with 95 % intervals. Lines: LinUCB with the same payoff, "
-        "which has no such parameter.",
-    )
+def _verdict(beyond: Interval) -> str:
+    if beyond.low != beyond.low:
+        return "–"  # one run tells nothing
+    if beyond.low > 0:
+        return "better"
+    return "worse" if beyond.high < 0 else "no worse"

@@ -1,12 +1,11 @@
 """``beyond/detection``: how soon changes are found, how many are missed, and what alarms cost.
 
 Every policy with a detector, on every kind of world that knows its truth. The score test runs as
-it comes; each rival with the best of a few settings (see ``rivals``).
+it comes; each competitor with the best of a few settings (see ``competitors``).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
@@ -15,10 +14,10 @@ import numpy as np
 
 from whim.evaluate import SimulationResult, mean_interval, simulate
 from whim.evaluate.detection import Detection
-from whim.experiments import words
-from whim.experiments.findings import Curve, Figure, Findings, Table
+from whim.experiments import formatting as fmt
+from whim.experiments.competitors import ORACLE, OURS, PAPERS, Case, Competitor, competitors, tune
 from whim.experiments.options import Options, after
-from whim.experiments.rivals import OURS, PAPERS, TOLD, Case, Rival, rivals, tune
+from whim.experiments.result import Curve, ExperimentResult, Figure, Table
 from whim.worlds import DriftingLinear, NewsWorld, PiecewiseLinear, RotatingLinear
 
 __all__ = ["cases", "detection"]
@@ -45,7 +44,7 @@ def cases(*, quick: bool) -> list[Case]:
     """The worlds, the main one first; four of them if quick."""
     T = QUICK_HORIZON if quick else HORIZON
     linear: dict[str, Any] = {"n_arms": K, "n_features": D, "noise": NOISE}
-    found = []
+    worlds = []
     for law, users, own in product(_LAWS, _USERS, _TIMES):
         title = f"{_LAWS[law]}, {_USERS[users]}, {_TIMES[own]}"
         world = PiecewiseLinear(
@@ -56,18 +55,18 @@ def cases(*, quick: bool) -> list[Case]:
             users=users,
         )
         like = _MAIN if users == "random" else _FIXED
-        found.append(Case(title, world, T, like="" if like == title else like))
+        worlds.append(Case(title, world, T, like="" if like == title else like))
     still = PiecewiseLinear(**linear, period=None, law="sphere")
     clicks = PiecewiseLinear(
         n_arms=K, n_features=D, period=2 * PERIOD, law="sphere", rewards="bernoulli", rate=0.25
     )
-    found += [
+    worlds += [
         Case("nothing changes", still, T, like=_MAIN),
         Case("clicks, at a rate of 25 %", clicks, 2 * T, alpha=0.2, clicks=True),
     ]
     if quick:
         titles = (_MAIN, _FIXED, "nothing changes", "clicks, at a rate of 25 %")
-        return [case for case in found if case.title in titles]
+        return [case for case in worlds if case.title in titles]
     turning = DriftingLinear(**linear, law="sphere", turn=20_000)
     coming = RotatingLinear(
         n_arms=30, n_features=D, pool_size=K, noise=NOISE, law="sphere", returns="new"
@@ -75,7 +74,7 @@ def cases(*, quick: bool) -> list[Case]:
     both = PiecewiseLinear(**linear, n_item_features=5, period=PERIOD, law="sphere")
     news = NewsWorld(n_arms=30, pool_size=10)
     return [
-        *found,
+        *worlds,
         Case("interests turn slowly and never jump", turning, T),
         Case("arms come and go, and return changed", coming, T, like=_MAIN),
         Case("hybrid payoffs, each arm at its own times", both, T, alpha=1.5),
@@ -83,9 +82,8 @@ def cases(*, quick: bool) -> list[Case]:
     ]
 
 
-def detection(options: Options) -> Findings:
+def detection(options: Options) -> ExperimentResult:
     """The tables and figures of ``beyond/detection``."""
-    began = time.monotonic()
     chosen = cases(quick=options.quick)
     runs, tries = options.choose(20, 3), 1 if options.quick else 4
     own = [case for case in chosen if not case.like]
@@ -97,20 +95,18 @@ def detection(options: Options) -> Findings:
         tried = tuned[case.like or case.title]
         made = {}
         settings[case.title] = {}
-        for label, rival in rivals(case).items():
-            best = tried[label][0][0] if label in tried else rival.grid[0]
-            made[label] = rival.make(case, best)
+        for label, competitor in competitors(case).items():
+            best = tried[label][0][0] if label in tried else competitor.grid[0]
+            made[label] = competitor.make(case, best)
             settings[case.title][label] = best
         results[case.title] = simulate(
             case.world, made, horizon=case.horizon, runs=runs, seed=options.seed, points=1,
             jobs=options.jobs, progress=after(advance, len(results) * runs),
         )  # fmt: skip
     main = results[_MAIN]
-    return Findings(
-        id="beyond/detection",
+    return ExperimentResult(
         title="Who finds which changes, how soon, and at what price",
         summary=_summary(main),
-        command=options.command("beyond/detection"),
         settings={"runs": runs, "runs for settings": tries, "seed": options.seed}
         | {"worlds": {c.title: c.world.describe() | {"horizon": c.horizon} for c in chosen}}
         | {"chosen": settings},
@@ -126,17 +122,16 @@ def detection(options: Options) -> Findings:
             _operating(
                 {**tuned[_MAIN], _AT_RATES: _rates(chosen[0], options, tries)},
                 tries * chosen[0].horizon,
-                _regret(main, TOLD),
+                _regret(main, ORACLE),
             ),
         ],
         headline=[
             (
                 "Score test: changes found, false alarms per 10,000 plays",
-                "",
+                "–",
                 f"{_share(_total(main, OURS))}, {_alarms(main, OURS):.2f}",
             )
         ],
-        seconds=time.monotonic() - began,
     )
 
 
@@ -176,14 +171,14 @@ def _two(delays: Sequence[int]) -> str:
 
 def _table(case: Case, result: SimulationResult) -> Table:
     rows = []
-    for label, rival in rivals(case).items():
+    for label, competitor in competitors(case).items():
         seen = _total(result, label)
-        told = [
+        cells = [
             _share(seen), _share(seen, seen.missed - seen.unplayed), _share(seen, seen.unplayed),
             _two(seen.plays), _two(seen.delays), f"{_alarms(result, label):.2f}",
         ]  # fmt: skip
-        regret = words.whole(mean_interval(result.regret[label][:, -1]))
-        shown = told if rival.detects else [""] * len(told)
+        regret = fmt.whole(mean_interval(result.regret[label][:, -1]))
+        shown = cells if competitor.detects else [""] * len(cells)
         rows.append([label, regret, *shown])
     jumps = result.changes.any()
     return Table(
@@ -207,7 +202,7 @@ def _settings(own: list[Case], tuned: dict[str, dict[str, Any]]) -> Table:
         for label, tried in tuned[case.title].items()
     ]
     return Table(
-        title="Settings of rivals: the best of those tried, by regret in runs of other seeds",
+        title="Settings of competitors: the best of those tried, by regret in runs of other seeds",
         columns=["chosen for", "policy", "settings"],
         rows=rows,
         caption="Residual or square: what is watched. Other worlds take those of the first world "
@@ -228,17 +223,17 @@ def _say(settings: dict[str, Any]) -> str:
 def _overview(results: dict[str, SimulationResult]) -> Table:
     rows = []
     for title, result in results.items():
-        told = _regret(result, TOLD)
+        oracle = _regret(result, ORACLE)
         others = [label for label in result.regret if label.startswith("Paper's test, δ")]
         names = [others[0] if label == PAPERS else label for label in _SHORT]
-        cells = [f"{_regret(result, name) / told:.2f}" for name in names]
-        rows.append([title, f"{told:,.0f}", *cells])
+        cells = [f"{_regret(result, name) / oracle:.2f}" for name in names]
+        rows.append([title, f"{oracle:,.0f}", *cells])
     columns = ["Paper's test, its δ" if label == PAPERS else label for label in _SHORT]
     return Table(
-        title="Regret, as a multiple of that of a policy that is told the truth",
-        columns=["world", "told the truth: regret", *columns],
+        title="Regret, as a multiple of the oracle's",
+        columns=["world", "oracle: regret", *columns],
         rows=rows,
-        caption="Told the truth: LinUCB whose arms are restarted at the true change points. Where "
+        caption="Oracle: LinUCB whose arms are restarted at the true change points. Where "
         "nothing jumps it is LinUCB itself, and detectors may do better than it. Means over runs; "
         "intervals are in the tables below.",
     )
@@ -267,15 +262,15 @@ def _delays(result: SimulationResult, users: str) -> Figure:
 
 
 def _rates(case: Case, options: Options, runs: int) -> list[tuple[dict[str, Any], float, float]]:
-    """What ``tune`` tells of a rival, of the score test at other rates than its default."""
+    """What ``tune`` tells of a competitor, of the score test at other rates than its default."""
     advance = options.stage("beyond/detection: rates", 1)
     grid = [{"false_alarm": rate} for rate in (1e-3, 1e-4, 1e-5, 1e-6)]
-    alone = Rival(rivals(case)[OURS].make, grid)
+    alone = Competitor(competitors(case)[OURS].make, grid)
     return tune([case], options, runs, advance, {OURS: alone})[case.title][OURS]
 
 
-def _operating(tried: dict[str, Any], plays: int, told: float) -> Figure:
-    """Regret against false alarms: the score test at some rates, each rival's settings."""
+def _operating(tried: dict[str, Any], plays: int, oracle: float) -> Figure:
+    """Regret against false alarms: the score test at some rates, each competitor's settings."""
     least = 0.5e4 / plays  # half an alarm in all runs: where none was raised
     shown = [_AT_RATES, "Paper's test, tuned", "CUSUM", "Page-Hinkley", "ADWIN"]
     curves = []
@@ -287,7 +282,7 @@ def _operating(tried: dict[str, Any], plays: int, told: float) -> Figure:
         title="Regret against false alarms: every setting tried",
         x_label="false alarms per 10,000 plays",
         y_label="regret",
-        curves=[*curves, Curve(TOLD, x, [told] * len(x), style="reference")],
+        curves=[*curves, Curve(ORACLE, x, [oracle] * len(x), style="reference")],
         x_log=True,
         y_log=True,
         caption="Unit sphere, random users, each arm changing at its own times; means over the "
@@ -299,28 +294,28 @@ def _operating(tried: dict[str, Any], plays: int, told: float) -> Figure:
 def _summary(main: SimulationResult) -> str:
     ours = _total(main, OURS)
     best = min(
-        (label for label in main.regret if label not in (OURS, TOLD)),
+        (label for label in main.regret if label not in (OURS, ORACLE)),
         key=lambda label: _regret(main, label),
     )
-    told = _regret(main, TOLD)
+    oracle = _regret(main, ORACLE)
     return (
         f"Random users, each arm changing at its own times: the score test, with nothing set, "
         f"finds {_share(ours)} of the changes after {_two(ours.plays).split(' /')[0]} plays in the "
         f"median with {_alarms(main, OURS):.2f} false alarms per 10,000 plays, and its regret is "
-        f"{_regret(main, OURS) / told:.2f} times that of a policy told the truth; the best rival, "
-        f"{best} (rivals' settings were chosen for this world), has "
-        f"{_regret(main, best) / told:.2f}."
+        f"{_regret(main, OURS) / oracle:.2f} times the oracle's; the best competitor, "
+        f"{best} (competitors' settings were chosen for this world), has "
+        f"{_regret(main, best) / oracle:.2f}."
     )
 
 
 def _differences() -> list[str]:
     return [
-        "The paper does not score detection; worlds, measures and rivals are ours.",
-        "Every rival with a setting has the best of three to eight, by regret in runs with other "
-        "seeds: chosen anew for random users, for one user, for clicks, for slow turns, for hybrid "
-        "payoffs and for the front page. The world in which nothing changes uses those chosen for "
-        "random users: nobody knows beforehand that nothing will change. The score test has no "
-        "setting and is told nothing.",
+        "The paper does not score detection; worlds, measures and competitors are ours.",
+        "Every competitor with a setting has the best of three to eight, by regret in runs with "
+        "other seeds: chosen anew for random users, for one user, for clicks, for slow turns, for "
+        "hybrid payoffs and for the front page. The world in which nothing changes uses those "
+        "chosen for random users: nobody knows beforehand that nothing will change. The score "
+        "test has no setting and knows nothing.",
         "CUSUM, Page-Hinkley and ADWIN watch an arm's residuals or their squares, whichever was "
         "better, and restart it from nothing; Page-Hinkley and ADWIN are river's.",
         "A change is found by the first report of its arm before the arm changes again. Modified "

@@ -1,29 +1,28 @@
-"""``beyond/groups``: very many arms of few kinds, with one model a group or one an arm."""
+"""``beyond/groups``: very many arms of few kinds, with one model per group or one per arm."""
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import whim.policies as whim
-from whim.evaluate import Interval, band
+from whim.evaluate import band, mean_interval
 from whim.evaluate.follow import Follower
 from whim.evaluate.spread import spread
-from whim.experiments import words
-from whim.experiments.findings import Figure, Findings, Table
+from whim.experiments import formatting as fmt
 from whim.experiments.options import Options
+from whim.experiments.result import ExperimentResult, Figure, Table
 from whim.policies.base.run_events import EACH, EventBatch
 from whim.types import F64
 from whim.worlds import Episode, GroupedLinear
 
 __all__ = ["groups"]
 
-_GIVEN, _FOUND = "groups given", "groups found"
-_OWN, _LINUCB = "one model an arm", "LinUCB, one model an arm"
-LABELS = (_GIVEN, _FOUND, _OWN, _LINUCB)
+_LABELLED, _CLUSTERED = "labelled groups", "groups by k-means"
+_OWN, _LINUCB = "one model per arm", "LinUCB, one model per arm"
+LABELS = (_LABELLED, _CLUSTERED, _OWN, _LINUCB)
 SHARES = (0.0, 0.05)
 POINTS = 40
 
@@ -49,9 +48,8 @@ class Outcome(NamedTuple):
     restarts: int
 
 
-def groups(options: Options) -> Findings:
-    """Regret of one model a group and one an arm, where arms are alike and where some are not."""
-    began = time.monotonic()
+def groups(options: Options) -> ExperimentResult:
+    """Regret of one model per group and one per arm, where arms are alike and where not all are."""
     size = QUICK if options.quick else FULL
     runs = options.choose(20, 4)
     worlds = [_world(size, share) for share in SHARES]
@@ -66,17 +64,17 @@ def groups(options: Options) -> Findings:
         for share in range(len(SHARES))
         for label in LABELS
     }
-    at_end = {cell: _interval(np.array([o.regret[-1] for o in got])) for cell, got in cells.items()}
-    best, own = at_end[0.0, _GIVEN], at_end[0.0, _OWN]
+    at_end = {
+        cell: mean_interval(np.array([o.regret[-1] for o in got])) for cell, got in cells.items()
+    }
+    best, own = at_end[0.0, _LABELLED], at_end[0.0, _OWN]
     part = best.value / own.value
-    return Findings(
-        id="beyond/groups",
+    return ExperimentResult(
         title="Arms in groups: one model for arms that are alike",
-        summary=f"Where the arms of a group are alike, one model a group loses {part:.2f} of what "
-        f"one model an arm does: {words.whole(best)} against {words.whole(own)}. "
+        summary=f"Where the arms of a group are alike, one model per group loses {part:.2f} of "
+        f"what one model per arm does: {fmt.whole(best)} against {fmt.whole(own)}. "
         f"With {SHARES[1]:.0%} of arms unlike their group it is "
-        f"{words.whole(at_end[SHARES[1], _GIVEN])} against {words.whole(at_end[SHARES[1], _OWN])}.",
-        command=options.command("beyond/groups"),
+        f"{fmt.whole(at_end[SHARES[1], _LABELLED])} against {fmt.whole(at_end[SHARES[1], _OWN])}.",
         settings={
             "runs": runs,
             "seed": options.seed,
@@ -87,8 +85,7 @@ def groups(options: Options) -> Findings:
         differences=["The paper names groups of arms as future work and shows nothing of them."],
         tables=[_table(cells)],
         figures=[_figure(share, cells, size.horizon) for share in SHARES],
-        headline=[("Regret of one model a group, of one an arm", "–", f"{part:.2f} times")],
-        seconds=time.monotonic() - began,
+        headline=[("Regret of one model per group ÷ one per arm", "–", f"{part:.2f} times")],
     )
 
 
@@ -98,9 +95,9 @@ def _world(size: Size, share: float) -> GroupedLinear:
 
 def _policy(label: str, world: GroupedLinear) -> whim.Policy:
     d, m = world.n_features, world.n_item_features
-    if label == _GIVEN:
+    if label == _LABELLED:
         return whim.PSLinUCBGroups(n_features=d, groups="given")
-    if label == _FOUND:
+    if label == _CLUSTERED:
         return whim.PSLinUCBGroups(n_features=d, groups=world.n_groups, n_item_features=m)
     return (whim.PSLinUCBDisjoint if label == _OWN else whim.LinUCBDisjoint)(n_features=d)
 
@@ -118,9 +115,9 @@ def _once(
 def _play(label: str, world: GroupedLinear, episode: Episode, strays: set[int]) -> Outcome:
     policy: Any = _policy(label, world)
     everyone = range(world.n_arms)
-    if label == _GIVEN:
+    if label == _LABELLED:
         policy.add_arms(everyone, groups=world.labels().tolist())
-    elif label == _FOUND:
+    elif label == _CLUSTERED:
         policy.add_arms(everyone, features=episode.features)
     else:
         policy.add_arms(everyone)
@@ -144,20 +141,16 @@ def _play(label: str, world: GroupedLinear, episode: Episode, strays: set[int]) 
     )
 
 
-def _interval(values: F64) -> Interval:
-    return Interval(*(part.item() for part in band(values)))
-
-
 def _table(cells: dict[tuple[float, str], list[Outcome]]) -> Table:
     rows = []
     for (share, label), got in cells.items():
-        grouped = label in (_GIVEN, _FOUND)
+        grouped = label in (_LABELLED, _CLUSTERED)
         counts = [
-            words.count(float(np.mean([getattr(o, name) for o in got])))
+            fmt.count(float(np.mean([getattr(o, name) for o in got])))
             for name in ("found", "testable", "false", "restarts")
         ]
         seen = [f"{counts[0]} of {counts[1]}" if share else "–", counts[2], counts[3]]
-        regret = words.whole(_interval(np.array([o.regret[-1] for o in got])))
+        regret = fmt.whole(mean_interval(np.array([o.regret[-1] for o in got])))
         rows.append([f"{share:.0%}", label, regret, *(seen if grouped else ["–"] * 3)])
     return Table(
         title="Regret at the end, and what left its group",
@@ -165,16 +158,16 @@ def _table(cells: dict[tuple[float, str], list[Outcome]]) -> Table:
         rows=rows,
         caption="Means over runs. Strays that left: of those that were played at least eight "
         "times, the least that a test takes. Restarts of whole groups: no group changes here. "
-        "Where groups are found in noisy features, arms that were put in a wrong one are right to "
+        "Where groups come from noisy features, arms that were put in a wrong one are right to "
         "leave it.",
-        highlight=[i for i, (_, label) in enumerate(cells) if label in (_GIVEN, _FOUND)],
+        highlight=[i for i, (_, label) in enumerate(cells) if label in (_LABELLED, _CLUSTERED)],
     )
 
 
 def _figure(share: float, cells: dict[tuple[float, str], list[Outcome]], horizon: int) -> Figure:
     x = np.linspace(horizon / POINTS, horizon, POINTS).tolist()
     curves = [
-        words.curve(label, x, band(np.array([o.regret for o in cells[share, label]])))
+        fmt.curve(label, x, band(np.array([o.regret for o in cells[share, label]])))
         for label in LABELS
     ]
     return Figure(
@@ -182,6 +175,6 @@ def _figure(share: float, cells: dict[tuple[float, str], list[Outcome]], horizon
         x_label="step",
         y_label="regret",
         curves=curves,
-        caption="Means over runs with 95 % intervals. The two with one model an arm may lie on "
+        caption="Means over runs with 95 % intervals. The two with one model per arm may lie on "
         "each other: where hardly any arm is played often enough for a test, they decide alike.",
     )

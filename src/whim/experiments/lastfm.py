@@ -7,16 +7,16 @@ that is shown says so. Choices that the paper leaves open are argued in docs/las
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import whim.policies as whim
 from whim.evaluate import ReplayResult
-from whim.experiments import clicks, words
-from whim.experiments.findings import Findings, Table
+from whim.experiments import click_rates
+from whim.experiments import formatting as fmt
 from whim.experiments.options import Options
+from whim.experiments.result import ExperimentResult, Table
 from whim.logs import lastfm
 from whim.worlds import Listeners
 
@@ -72,8 +72,8 @@ def _wu() -> dict[str, whim.Policy]:
     }
 
 
-def source(options: Options, protocol: str, *, full: int, quick: int) -> clicks.Source:
-    """Logs of one protocol, one a run: the order of users and the pools are drawn anew."""
+def source(options: Options, protocol: str, *, full: int, quick: int) -> click_rates.Source:
+    """Logs of one protocol, one per run: the order of users and the pools are drawn anew."""
     folder = _folder(options)
     real = folder is not None
     runs = options.choose(full, quick)
@@ -94,51 +94,49 @@ def source(options: Options, protocol: str, *, full: int, quick: int) -> clicks.
         )
     said = {"log": "HetRec 2011 LastFM 2k" if real else "stand-in", **settings, "logs": runs}
     said["events"] = made[0].n_events
-    return clicks.Source(made, 1.0, 1, "" if real else _STAND_IN, said)
+    return click_rates.Source(made, 1.0, 1, "" if real else _STAND_IN, said)
 
 
 def _folder(options: Options) -> Path | None:
     if options.data is None:
         return None
-    found = sorted(options.data.rglob("user_artists.dat"))
-    return found[0].parent if found else None
+    files = sorted(options.data.rglob("user_artists.dat"))
+    return files[0].parent if files else None
 
 
-def table(options: Options) -> Findings:
+def table(options: Options) -> ExperimentResult:
     """Table 2 of the paper, and the published clicks of Wu et al. 2018."""
-    began = time.monotonic()
     count = {"full": 5, "quick": 3}
     origin, made = source(options, "paper", **count), policies()
     wu, theirs = source(options, "wu2018", **count), _wu()
     runs = len(origin.logs)
     advance = options.stage("lastfm/table", (len(made) + len(theirs)) * runs)
-    again = partial(clicks.replay_all, first=1.0, seed=options.seed, jobs=options.jobs)
+    again = partial(click_rates.replay_all, first=1.0, seed=options.seed, jobs=options.jobs)
     result = again(origin, made, advance=advance)
     other = again(wu, theirs, advance=lambda done: advance(len(made) * runs + done))
-    gains, headline = clicks.gain_rows(result, _PAIRS)
     where = "Made-up listeners" if origin.warning else "LastFM"
-    gain = words.percent(result.relative("PSLinUCB-Disjoint", "LinUCB-Disjoint"), 1, signed=True)
-    gain_h = words.percent(result.relative("PSLinUCB-Hybrid", "LinUCB-Hybrid"), 1, signed=True)
-    return Findings(
-        id="lastfm/table",
+    gains, headline = click_rates.gain_rows(
+        result, _PAIRS, where=where, telling_only=options.quick and bool(origin.warning)
+    )
+    gain = fmt.percent(result.relative("PSLinUCB-Disjoint", "LinUCB-Disjoint"), 1, signed=True)
+    gain_h = fmt.percent(result.relative("PSLinUCB-Hybrid", "LinUCB-Hybrid"), 1, signed=True)
+    return ExperimentResult(
         title="Which artist next? Click rates on LastFM",
         summary=f"{where}: adapting moves the click rate by {gain} under disjoint and by {gain_h} "
         f"under hybrid payoffs ({runs} {'log' if runs == 1 else 'logs'}); the paper: +2.0 % and "
         "+2.4 %.",
-        command=options.command("lastfm/table"),
         settings={"paper's protocol": origin.said, "Wu et al.'s protocol": wu.said}
         | {"runs": runs, "seed": options.seed}
         | {"policies": {label: repr(p) for label, p in (made | theirs).items()}},
         differences=_differences(bool(origin.warning)),
         warning=origin.warning,
         tables=[
-            clicks.rates(result, PAPER, "Random", "Table 2 of the paper"),
+            click_rates.rates(result, PAPER, "Random", "Table 2 of the paper"),
             gains,
             _published(other),
         ],
-        figures=[clicks.over_time(result, list(made), "Click rate over time")],
-        headline=[(f"{where}: {label}", paper, ours) for label, paper, ours in headline],
-        seconds=time.monotonic() - began,
+        figures=[click_rates.over_time(result, list(made), "Click rate over time")],
+        headline=headline,
     )
 
 
@@ -151,7 +149,7 @@ def _published(result: ReplayResult) -> Table:
             [
                 label,
                 f"{100 * PUBLISHED[label]:.1f} %",
-                words.percent(result.rate(label), 1),
+                fmt.percent(result.rate(label), 1),
                 f"{hits:,.0f} of {events:,.0f}",
             ]
         )
@@ -165,10 +163,10 @@ def _published(result: ReplayResult) -> Table:
     )
 
 
-def sensitivity(options: Options) -> Findings:
+def sensitivity(options: Options) -> ExperimentResult:
     """Click rate against ω and δ."""
     origin = source(options, "paper", full=3, quick=1)
-    return clicks.sensitivity(
+    return click_rates.sensitivity(
         origin,
         {"PSLinUCB-Disjoint": (_disjoint, 1200, 0.035), "PSLinUCB-Hybrid": (_hybrid, 1000, 0.02)},
         {f"LinUCB-{p}": policies()[f"LinUCB-{p}"] for p in ("Disjoint", "Hybrid")},
@@ -183,7 +181,7 @@ def sensitivity(options: Options) -> Findings:
 
 
 def _differences(stand_in: bool) -> list[str]:
-    told = [
+    sentences = [
         "The paper does not say its pool size, its number of passes or its order: here all 126 "
         "artists are candidates, there are two passes (one with --quick), and users come one "
         "after the other, so that each new one is a change (docs/lastfm.md).",
@@ -192,9 +190,9 @@ def _differences(stand_in: bool) -> list[str]:
         "Wu et al.'s events follow dates instead of instants for 1.9 % of the taggings.",
     ]
     if stand_in:
-        told[0] = (
+        sentences[0] = (
             "The community is made up: 400 users of eight tastes, 60 artists, in the files of the "
             "HetRec data and through the same steps (features, protocols, replay)."
         )
-        del told[2]
-    return told
+        del sentences[2]
+    return sentences

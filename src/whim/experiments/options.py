@@ -34,7 +34,7 @@ class Options:
     runs
         Independent runs; by default what the paper did, or few if quick.
     jobs
-        Processes; -1 for one a core. The results do not depend on it.
+        Processes; -1 for one per core. The results do not depend on it.
     seed
         Of worlds, samples and policies.
     data

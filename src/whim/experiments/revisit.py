@@ -1,4 +1,4 @@
-"""``beyond/revisit``: what looking again at neglected arms is worth, and what it costs.
+"""``beyond/revisit``: what revisiting neglected arms is worth, and what it costs.
 
 An arm that nobody plays is never tested. With a new user each step every arm is played now and
 then; with one user, arms that have become good stay unseen. The worlds are the paper's disjoint
@@ -7,22 +7,21 @@ ones, and some that it has not: no changes, clicks, fifty arms.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
 import whim.policies as whim
 from whim.evaluate import Interval, SimulationResult, gain, mean_interval, simulate
-from whim.evaluate.tasks import Told
-from whim.experiments import words
-from whim.experiments.findings import Findings, Table
+from whim.evaluate.tasks import OracleMaker
+from whim.experiments import formatting as fmt
 from whim.experiments.options import Options, after
+from whim.experiments.result import ExperimentResult, Table
 from whim.worlds import PiecewiseLinear
 
 __all__ = ["revisit"]
 
 D, HORIZON = 5, 20_000
-_BASE, _OFF, _ON, _TOLD = "PSLinUCB", "score test", "score test, revisit", "told the truth"
+_BASE, _OFF, _ON, _ORACLE = "PSLinUCB", "score test", "score test, revisit", "oracle"
 _PAPER = PiecewiseLinear(n_arms=10, n_features=D, period=2000, asynchronous=True, noise=0.2)
 _CLICKS = replace(_PAPER, rewards="bernoulli", rate=0.3)
 _ONE, _MANY = "sphere, one user", "sphere, random users"
@@ -50,29 +49,26 @@ def _policies() -> dict[str, Any]:
         _BASE: whim.PSLinUCBDisjoint(n_features=D, alpha=1.0, window=100, threshold=0.35),
         _OFF: whim.PSLinUCBDisjoint(n_features=D, alpha=1.0, revisit="off"),
         _ON: whim.PSLinUCBDisjoint(n_features=D, alpha=1.0),
-        _TOLD: Told("linucb-disjoint", {"n_features": D, "alpha": 1.0}),
+        _ORACLE: OracleMaker("linucb-disjoint", {"n_features": D, "alpha": 1.0}),
     }
 
 
-def revisit(options: Options) -> Findings:
+def revisit(options: Options) -> ExperimentResult:
     """Regret with and without ``revisit``, one user against many."""
-    began = time.monotonic()
-    runs = options.choose(50, 5)
+    runs = options.choose(50, 8)
     advance = options.stage("beyond/revisit", runs * len(_WORLDS))
     policies = _policies()
-    found: dict[str, SimulationResult] = {}
+    results: dict[str, SimulationResult] = {}
     for label, world in _WORLDS.items():
-        found[label] = simulate(
+        results[label] = simulate(
             world, policies, horizon=HORIZON, runs=runs, seed=options.seed, jobs=options.jobs,
-            progress=after(advance, len(found) * runs),
+            progress=after(advance, len(results) * runs),
         )  # fmt: skip
-    saved = words.percent(_saved(found[_ONE], _OFF))
-    return Findings(
-        id="beyond/revisit",
-        title="Looking again at neglected arms",
-        summary=f"With one user, looking again {_verdict(_saved(found[_ONE], _OFF))} of the score "
-        f"test's regret; with a new user each step it {_verdict(_saved(found[_MANY], _OFF))}.",
-        command=options.command("beyond/revisit"),
+    saved = fmt.percent(_saved(results[_ONE], _OFF))
+    return ExperimentResult(
+        title="Revisiting neglected arms",
+        summary=f"With one user, revisiting {_verdict(_saved(results[_ONE], _OFF))} of the score "
+        f"test's regret; with a new user each step it {_verdict(_saved(results[_MANY], _OFF))}.",
         settings={
             "runs": runs,
             "seed": options.seed,
@@ -83,19 +79,18 @@ def revisit(options: Options) -> Findings:
         differences=[
             "The paper's appendix plays arms in turn (γ) and its experiments leave unplayed arms "
             "alone; here the time since an arm's last play widens its confidence.",
-            "“Told the truth” restarts an arm at its change points, played or not.",
+            "“Oracle” restarts an arm at its change points, played or not.",
         ],
-        tables=[_table(found, list(policies))],
+        tables=[_table(results, list(policies))],
         figures=[
-            words.regret_over_time(
-                found[label],
+            fmt.regret_over_time(
+                results[label],
                 f": {label}",
                 caption="Each arm changes every 2,000 steps, at its own times.",
             )
             for label in (_ONE, _MANY)
         ],
-        headline=[("looking again, one user: regret saved", "–", saved)],
-        seconds=time.monotonic() - began,
+        headline=[("Revisiting, one user: regret saved", "–", saved)],
     )
 
 
@@ -105,17 +100,17 @@ def _saved(result: SimulationResult, base: str) -> Interval:
 
 def _verdict(saved: Interval) -> str:
     if saved.low > 0:
-        return f"saves {words.percent(saved)}"
+        return f"saves {fmt.percent(saved)}"
     if saved.high < 0:
-        return f"costs {words.percent(Interval(-saved.value, -saved.high, -saved.low))}"
-    return f"makes no clear difference (saves {words.percent(saved)})"
+        return f"costs {fmt.percent(Interval(-saved.value, -saved.high, -saved.low))}"
+    return f"makes no clear difference (saves {fmt.percent(saved)})"
 
 
-def _table(found: dict[str, SimulationResult], labels: list[str]) -> Table:
+def _table(results: dict[str, SimulationResult], labels: list[str]) -> Table:
     rows = []
-    for world, result in found.items():
-        regret = [words.whole(mean_interval(result.regret[label][:, -1])) for label in labels]
-        ratios = [words.percent(_saved(result, base)) for base in (_OFF, _BASE)]
+    for world, result in results.items():
+        regret = [fmt.whole(mean_interval(result.regret[label][:, -1])) for label in labels]
+        ratios = [fmt.percent(_saved(result, base)) for base in (_OFF, _BASE)]
         rows.append([world, *regret, *ratios])
     return Table(
         title="Regret at the end",

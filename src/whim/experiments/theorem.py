@@ -8,17 +8,16 @@ surely.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 
 import whim.policies as whim
-from whim.evaluate import Band, Interval, SimulationResult, band, simulate
+from whim.evaluate import Band, Interval, SimulationResult, band, mean_interval, simulate
 from whim.evaluate.intervals import bootstrap
-from whim.experiments import words
-from whim.experiments.findings import Curve, Figure, Findings, Table
+from whim.experiments import formatting as fmt
 from whim.experiments.options import Options
+from whim.experiments.result import Curve, ExperimentResult, Figure, Table
 from whim.policies.modified_pslinucb import TheoryParameters
 from whim.types import F64
 from whim.worlds import PiecewiseLinear
@@ -30,39 +29,36 @@ HORIZONS = tuple(2**p * 1000 for p in range(2, 10))  # the first five if quick
 _OURS, _BASE = "Modified PSLinUCB", "LinUCB-Disjoint"
 
 
-def theorem(options: Options) -> Findings:
+def theorem(options: Options) -> ExperimentResult:
     """Regret against T, with the slope of the bound."""
-    began = time.monotonic()
     runs = options.choose(100, 10)
     horizons = list(HORIZONS[:5] if options.quick else HORIZONS)
     advance = options.stage("synthetic/theorem", len(horizons))
-    results, asked = [], []
+    results, parameters = [], []
     for i, T in enumerate(horizons):
-        asked.append(
+        parameters.append(
             whim.ModifiedPSLinUCB.theory(
                 horizon=T, arms=K, segments=SEGMENTS, d=D, sigma=NOISE, smallest_change=SMALLEST
             )
         )
-        results.append(_at(T, asked[-1], runs, options))
+        results.append(_at(T, parameters[-1], runs, options))
         advance(i + 1)
     ours, base = (
         np.array([result.regret[label][:, -1] for result in results]).T for label in (_OURS, _BASE)
     )
     slope, slope_base = (_slope(horizons, regret) for regret in (ours, base))
-    return Findings(
-        id="synthetic/theorem",
+    return ExperimentResult(
         title="Theorem 1: regret grows as the square root of time",
         summary=f"The regret of the analysed algorithm grows as T to the power "
-        f"{_number(slope)}; the bound's power is 0.5, times a logarithm. LinUCB, which never "
-        f"restarts, grows as T to the power {_number(slope_base)}.",
-        command=options.command("synthetic/theorem"),
+        f"{fmt.fixed(slope)}; the bound's power is 0.5, times a logarithm. LinUCB, which never "
+        f"restarts, grows as T to the power {fmt.fixed(slope_base)}.",
         settings={
             "runs": runs,
             "seed": options.seed,
             "world": _world(horizons[0]).describe()
             | {"period": "T / 4", "what": "All interests are drawn anew every T / 4 steps."},
             "smallest change that must be seen": SMALLEST,
-            "parameters": {str(T): p._asdict() for T, p in zip(horizons, asked, strict=True)},
+            "parameters": {str(T): p._asdict() for T, p in zip(horizons, parameters, strict=True)},
         },
         differences=[
             "The paper proves the bound and shows no measurement of it.",
@@ -72,10 +68,9 @@ def theorem(options: Options) -> Findings:
             "segments of equal length. At the paper's own size (d = 5, σ = 0.2, T = 20,000) the "
             "smallest change that the proof surely sees is larger than any there is.",
         ],
-        tables=[_table(horizons, results, asked)],
+        tables=[_table(horizons, results, parameters)],
         figures=[_figure(horizons, ours, base)],
-        headline=[("Theorem 1: growth of regret with T", "T^0.5 · log T", f"T^{_number(slope)}")],
-        seconds=time.monotonic() - began,
+        headline=[("Theorem 1: growth of regret with T", "T^0.5 · log T", f"T^{fmt.fixed(slope)}")],
     )
 
 
@@ -110,26 +105,22 @@ def _slope(horizons: list[int], regret: F64) -> Interval:
     return bootstrap(regret, fit)
 
 
-def _number(i: Interval) -> str:
-    return f"{i.value:.2f}" + words.between(f"{i.low:.2f}", f"{i.high:.2f}")
-
-
 def _table(
-    horizons: list[int], results: list[SimulationResult], asked: list[TheoryParameters]
+    horizons: list[int], results: list[SimulationResult], parameters: list[TheoryParameters]
 ) -> Table:
     rows = []
-    for T, result, p in zip(horizons, results, asked, strict=True):
+    for T, result, p in zip(horizons, results, parameters, strict=True):
         seen = result.detections[_OURS]
-        found = sum(d.found for d in seen) / len(seen)
+        detected = sum(d.found for d in seen) / len(seen)
         false = sum(d.false_alarms for d in seen) / len(seen)
         rows.append(
             [
                 f"{T:,}", str(p.window), f"{p.gamma:.3f}",
                 *(
-                    words.whole(Interval(*(part.item() for part in band(result.regret[label]))))
+                    fmt.whole(mean_interval(result.regret[label][:, -1]))
                     for label in (_OURS, _BASE)
                 ),
-                f"{found:.1f} of {SEGMENTS - 1}", words.count(false),
+                f"{detected:.1f} of {SEGMENTS - 1}", fmt.count(false),
             ]
         )  # fmt: skip
     return Table(
@@ -143,7 +134,7 @@ def _table(
 def _figure(horizons: list[int], ours: F64, base: F64) -> Figure:
     x = [float(T) for T in horizons]
     curves = [
-        words.curve(label, x, Band(*band(regret)), "points")
+        fmt.curve(label, x, Band(*band(regret)), "points")
         for label, regret in ((_OURS, ours), (_BASE, base))
     ]
     start = float(ours[:, 0].mean())

@@ -11,16 +11,15 @@ import hashlib
 import json
 import os
 import re
-import time
 from pathlib import Path
 
 import whim.policies as whim
 from whim import logs
 from whim.evaluate import ReplayResult
 from whim.evaluate.store import code_digest
-from whim.experiments import clicks
-from whim.experiments.findings import Findings
+from whim.experiments import click_rates
 from whim.experiments.options import Options
+from whim.experiments.result import ExperimentResult
 from whim.logs import yahoo
 from whim.worlds import NewsWorld
 
@@ -79,7 +78,7 @@ def _hybrid(window: int, threshold: float) -> whim.Policy:
     )
 
 
-def source(options: Options, *, full: int, quick: int) -> clicks.Source:
+def source(options: Options, *, full: int, quick: int) -> click_rates.Source:
     """The user's log if there is one, else logs of the news world; so many runs."""
     files = _files(options.data)
     if files:
@@ -87,13 +86,13 @@ def source(options: Options, *, full: int, quick: int) -> clicks.Source:
         runs = options.choose(full, quick)
         said = {"log": "Yahoo R6A", "files": [f.name for f in files], "events": log.n_events}
         said["dropped"] = log.meta["dropped"]
-        return clicks.Source([log], 0.02 if options.quick else 0.1, runs, "", said)
+        return click_rates.Source([log], 0.02 if options.quick else 0.1, runs, "", said)
     events = QUICK_EVENTS if options.quick else EVENTS
     world = NewsWorld(n_arms=QUICK_ARTICLES) if options.quick else NewsWorld()
     runs = options.choose(full, quick)
     made = [_stand_in(world, events, options, run) for run in range(runs)]
     said = {"log": "stand-in", "world": world.describe(), "events": events, "logs": runs}
-    return clicks.Source(made, 1.0, 1, _STAND_IN, said)
+    return click_rates.Source(made, 1.0, 1, _STAND_IN, said)
 
 
 def _files(folder: Path | None) -> list[Path]:
@@ -148,38 +147,40 @@ def _stand_in(world: NewsWorld, events: int, options: Options, run: int) -> logs
     return logs.open(target)
 
 
-def table(options: Options) -> Findings:
+def table(options: Options) -> ExperimentResult:
     """Table 1 and the figure of click rate over time."""
-    began = time.monotonic()
     origin, made = source(options, full=5, quick=3), policies()
     advance = options.stage("yahoo/table", len(made) * origin.runs * len(origin.logs))
-    result = clicks.replay_all(
+    result = click_rates.replay_all(
         origin, made, first=1.0, seed=options.seed, jobs=options.jobs, advance=advance
     )
-    gains, headline = clicks.gain_rows(result, _PAIRS)
     where = "Simulated front page" if origin.warning else "Yahoo"
+    gains, headline = click_rates.gain_rows(
+        result, _PAIRS, where=where, telling_only=options.quick and bool(origin.warning)
+    )
     replays = len(result.runs["Random"])
     plain = ["Random", "UCB", "MUCB", "LinUCB-Uniform", "DenBand"]
     shown = ["Random", *(label for label in made if label not in plain)]
     best = max(made, key=lambda label: result.rate(label).value)
-    return Findings(
-        id="yahoo/table",
+    return ExperimentResult(
         title="Click rates on a front page",
         summary=f"{where}: the highest click rate is that of {best}, {_multiple(result, best)} "
         f"times that of random choice ({replays} {'replay' if replays == 1 else 'replays'}).",
-        command=options.command("yahoo/table"),
         settings=origin.said
         | {"sample": origin.sample, "runs": len(result.runs["Random"]), "seed": options.seed}
         | {"policies": {label: repr(p) for label, p in made.items()}},
         differences=_differences(origin),
         warning=origin.warning,
-        tables=[clicks.rates(result, PAPER, "Random", "Table 1 of the paper"), gains],
+        tables=[click_rates.rates(result, PAPER, "Random", "Table 1 of the paper"), gains],
         figures=[
-            clicks.over_time(result, shown, "Click rate over time: disjoint and hybrid payoffs"),
-            clicks.over_time(result, plain, "Click rate over time: no context, uniform payoffs"),
+            click_rates.over_time(
+                result, shown, "Click rate over time: disjoint and hybrid payoffs"
+            ),
+            click_rates.over_time(
+                result, plain, "Click rate over time: no context, uniform payoffs"
+            ),
         ],
-        headline=[(f"{where}: {label}", paper, ours) for label, paper, ours in headline[2:]],
-        seconds=time.monotonic() - began,
+        headline=headline,
     )
 
 
@@ -188,10 +189,10 @@ def _multiple(result: ReplayResult, label: str) -> str:
     return f"{1 + i.value:.2f} [{1 + i.low:.2f}, {1 + i.high:.2f}]"
 
 
-def sensitivity(options: Options) -> Findings:
+def sensitivity(options: Options) -> ExperimentResult:
     """Click rate against ω and δ on the first half of the log."""
     origin = source(options, full=3, quick=1)
-    return clicks.sensitivity(
+    return click_rates.sensitivity(
         origin,
         {"PSLinUCB-Disjoint": (_disjoint, 1000, 0.025), "PSLinUCB-Hybrid": (_hybrid, 1200, 0.03)},
         {f"LinUCB-{p}": policies()[f"LinUCB-{p}"] for p in ("Disjoint", "Hybrid")},
@@ -205,8 +206,8 @@ def sensitivity(options: Options) -> Findings:
     )
 
 
-def _differences(origin: clicks.Source) -> list[str]:
-    told = [
+def _differences(origin: click_rates.Source) -> list[str]:
+    sentences = [
         "Each visit counts once, in time order, and only if a policy chooses what was shown.",
         "The paper gives no parameters for UCB, M-UCB and DenBand: UCB is UCB1, M-UCB has a "
         "window of 500 and a threshold of 21 clicks (five standard deviations at a rate of 3.5 %; "
@@ -219,9 +220,9 @@ def _differences(origin: clicks.Source) -> list[str]:
         "ω = 1,000, b + c = 0.05 and γ = 0.02 of our choice.",
     ]
     if origin.warning:
-        told[0] = (
+        sentences[0] = (
             "The log is simulated: as many visits as the paper's sample of Yahoo's log (a fraction "
             "of them, and 60 of 271 articles, with --quick), 20 articles at a time, each article's "
             "appeal changing at times of its own. Each run has a log of its own."
         )
-    return told
+    return sentences

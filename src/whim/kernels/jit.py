@@ -41,12 +41,12 @@ _log = logging.getLogger("whim.kernels")
 # -- where compiled code is kept ----------------------------------------------------------------
 
 
-def source_digest(folder: Path = _HERE) -> str:
-    """Digest of every source below ``folder``, of the log parser's, and of the compiler."""
+def source_digest(package: Path = _HERE.parent) -> str:
+    """Digest of every source of ``package`` that is compiled, and of the compiler's version."""
     digest = hashlib.sha256(numba.__version__.encode())
-    parser = folder.parent / "logs"
-    for source in [*sorted(folder.rglob("*.py")), *sorted(parser.glob("*parser*.py"))]:
-        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    for source in sorted([*package.glob("kernels/**/*.py"), *package.glob("logs/*_parser.py")]):
+        name = source.relative_to(package).as_posix()
+        digest.update(name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()[:20]
 
 

@@ -205,6 +205,11 @@ class Kernels:
         self._score, self._learn, self._decide = score, learn, decide
         self._decide_turn, self._finish = decide_turn, finish
 
+    @property
+    def has_finish(self) -> bool:
+        """Whether ``learn`` may return TEST."""
+        return self._finish is not None
+
     def __repr__(self) -> str:
         return f"Kernels({self.name!r})"
 

@@ -1,6 +1,6 @@
 """``Log``: logged feedback in columns on disk, memory-mapped; ``open`` checks it first.
 
-A log is a folder: ``meta.json``, ``arms.json`` and one raw little-endian file a column.
+A log is a folder: ``meta.json``, ``arms.json`` and one raw little-endian file per column.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Log:
     Attributes
     ----------
     time, context, pool, logged, reward
-        One entry an event: its time, the user's (d,) features, the number of its pool, the
+        One entry per event: its time, the user's (d,) features, the number of its pool, the
         place in it that was shown, and the reward.
     propensity
         The probability with which the shown arm was chosen, or ``None``.
@@ -130,16 +130,16 @@ def shapes(meta: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
     """The dtype and shape of every column that a log with this ``meta`` has."""
     n, d, m = meta["n_events"], meta["n_features"], meta["n_item_features"]
     items = meta["n_items"]
-    found = {
+    sizes = {
         "time": (n,), "context": (n, d), "pool": (n,), "logged": (n,), "reward": (n,),
         "propensity": (n,), "pool_offsets": (meta["n_pools"] + 1,),
         "pool_items": (meta["n_members"],), "item_arm": (items,), "item_features": (items, m),
         "item_first": (items,),
     }  # fmt: skip
     if not meta["propensities"]:
-        del found["propensity"]
+        del sizes["propensity"]
     dtypes = COLUMNS | {"context": CONTEXT_DTYPES[meta["context_dtype"]]}
-    return {name: (dtypes[name], shape) for name, shape in found.items()}
+    return {name: (dtypes[name], shape) for name, shape in sizes.items()}
 
 
 def open(path: str | os.PathLike[str]) -> Log:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from whim.checks import LARGEST, choice, integer
+from whim.checks import choice, integer
 from whim.errors import InvalidInputError, LogFileError
 from whim.logs.columns import LOGGING, Log, open
+from whim.logs.dsjson_features import BadLine, Places, features_of, id_at, is_number, usual_id
 from whim.logs.sources import Progress, Source, blocks, files_of
 from whim.logs.writer import Writer
-from whim.types import F64, ArmId
+from whim.types import ArmId
 
 __all__ = ["BAD_LINE", "EXPECTED", "convert"]
 
-MOST = 4096  # features that have a place of their own
 _LINE = 1 << 24  # bytes of a line
 
 EXPECTED = {  # what a sound log of a service holds, and a replay cannot use
@@ -44,10 +41,6 @@ BAD_LINE = {
     "length": "vector of another length",
 }
 _NO_TIME = "no time: that of the line before"
-
-
-class _Bad(Exception):  # noqa: N818 - never leaves this file
-    """A line that cannot be used, by the reason's name."""
 
 
 class _Event(NamedTuple):
@@ -117,7 +110,7 @@ def convert(
         if value is not None:
             integer(name, value, 1)
     reading = _Reading(files, arm, logging == "propensity", strict)
-    context, items = _Places("size", size, constant), _Places("item_size", item_size, constant)
+    context, items = Places("size", size, constant), Places("item_size", item_size, constant)
     if size is None or item_size is None:
         for event in reading.events():
             context.look(event.context)
@@ -128,39 +121,40 @@ def convert(
     source = {"reader": "dsjson", "files": [file.name for file in files],
               "options": {"arm": arm, "size": size, "item_size": item_size}}  # fmt: skip
     with Writer(
-        path,
-        n_features=len(context.names),
-        n_item_features=len(items.names),
-        logging=logging,
-        source=source,
-        propensities=logging == "propensity",
-        context_names=context.names,
-        item_names=items.names or None,
-        overwrite=overwrite,
-    ) as writer:
-        last = 0
-        for event in reading.events(writer, progress):
-            try:
-                x = context.vector(event.context)
-                Y = [items.vector(each) for each in event.features] if items.names else None
-            except _Bad as why:
-                reading.refuse(writer, str(why))
-                continue
-            if event.time is None:
-                writer.warn(_NO_TIME)
-            last = last if event.time is None else event.time
-            writer.event(
-                time=last, x=x, arms=event.arms, features=Y, shown=event.arms[event.place],
-                reward=event.reward, propensity=event.propensity,
-            )  # fmt: skip
-        writer.read = reading.lines
-        if not writer.n_events:
-            reasons = [f"{n} × {why}" for why, n in writer.dropped.items()]
-            raise LogFileError(
-                f"no event could be read from {', '.join(str(file) for file in files[:3])}: "
-                f"{'; '.join(reasons) or 'nothing but empty lines'}."
-            )
+        path, n_features=len(context.names), n_item_features=len(items.names), logging=logging,
+        source=source, propensities=logging == "propensity", context_names=context.names,
+        item_names=items.names or None, overwrite=overwrite,
+    ) as writer:  # fmt: skip
+        _write(reading, writer, context, items, progress)
     return open(path)
+
+
+def _write(
+    reading: _Reading, writer: Writer, context: Places, items: Places, progress: Progress | None
+) -> None:
+    """All usable events into the log, in their order."""
+    last = 0
+    for event in reading.events(writer, progress):
+        try:
+            x = context.vector(event.context)
+            Y = [items.vector(each) for each in event.features] if items.names else None
+        except BadLine as why:
+            reading.refuse(writer, str(why))
+            continue
+        if event.time is None:
+            writer.warn(_NO_TIME)
+        last = last if event.time is None else event.time
+        writer.event(
+            time=last, x=x, arms=event.arms, features=Y, shown=event.arms[event.place],
+            reward=event.reward, propensity=event.propensity,
+        )  # fmt: skip
+    writer.read = reading.lines
+    if not writer.n_events:
+        reasons = [f"{n} × {why}" for why, n in writer.dropped.items()]
+        raise LogFileError(
+            f"no event could be read from {', '.join(str(file) for file in reading.files[:3])}: "
+            f"{'; '.join(reasons) or 'nothing but empty lines'}."
+        )
 
 
 # -- lines ------------------------------------------------------------------------------------
@@ -170,8 +164,8 @@ class _Reading:
     """The events of all files, and what became of the other lines."""
 
     def __init__(self, files: list[Path], arm: str | None, weighted: bool, strict: bool) -> None:
-        self._files, self._weighted, self._strict = files, weighted, strict
-        self._arm = _usual_id if arm is None else _id_at(arm)
+        self.files, self._weighted, self._strict = files, weighted, strict
+        self._arm = usual_id if arm is None else id_at(arm)
         self.lines = 0
         self._where = (Path(), 0)
 
@@ -188,16 +182,16 @@ class _Reading:
     ) -> Iterator[_Event]:
         """Every usable event; counts are the ``writer``'s, if there is one."""
         self.lines = 0
-        for file in self._files:
+        for file in self.files:
             number = 0
             for line in _lines(file, progress):
                 number += 1
                 self._where = (file, number)
                 try:
                     if line is None:
-                        raise _Bad("long")
+                        raise BadLine("long")
                     event = None if line.isspace() or not line else self._event(line)
-                except _Bad as why:
+                except BadLine as why:
                     self.refuse(writer, str(why))
                     continue
                 if event is not None:
@@ -208,42 +202,42 @@ class _Reading:
 
     def _event(self, line: bytes) -> _Event:
         try:
-            told = json.loads(line, parse_constant=_no_number)
+            entry = json.loads(line, parse_constant=_no_number)
             if b"\\u" in line:
-                json.dumps(told, ensure_ascii=False).encode()  # half a character cannot be kept
+                json.dumps(entry, ensure_ascii=False).encode()  # half a character cannot be kept
         except (ValueError, RecursionError):
-            raise _Bad("json") from None
-        if not isinstance(told, dict):
-            raise _Bad("json")
-        about = told.get("c")
+            raise BadLine("json") from None
+        if not isinstance(entry, dict):
+            raise BadLine("json")
+        about = entry.get("c")
         if not isinstance(about, dict):
-            raise _Bad("dangling" if "RewardValue" in told else "actions")
-        if "_outcomes" in told or "_slots" in about:
-            raise _Bad("slots")
-        if told.get("_skipLearn") is True:
-            raise _Bad("skipped")
-        if told.get("pdrop") == 1:
-            raise _Bad("dropped")
+            raise BadLine("dangling" if "RewardValue" in entry else "actions")
+        if "_outcomes" in entry or "_slots" in about:
+            raise BadLine("slots")
+        if entry.get("_skipLearn") is True:
+            raise BadLine("skipped")
+        if entry.get("pdrop") == 1:
+            raise BadLine("dropped")
         actions = about.get("_multi")
         if not isinstance(actions, list) or not actions:
-            raise _Bad("actions")
+            raise BadLine("actions")
         if not all(isinstance(action, dict) for action in actions):
-            raise _Bad("actions")
-        place = _shown(told, len(actions))
-        cost = told.get("_label_cost")
-        if not _is_number(cost):
-            raise _Bad("cost")
+            raise BadLine("actions")
+        place = _shown(entry, len(actions))
+        cost = entry.get("_label_cost")
+        if not is_number(cost):
+            raise BadLine("cost")
         arms = [self._arm(action) for action in actions]
         if len(set(arms)) < len(arms):
-            raise _Bad("repeated")
+            raise BadLine("repeated")
         try:
-            features = [_features(action, "_y", ("i",)) for action in actions]
-            context = _features(about, "_x", ())
+            features = [features_of(action, "_y", ("i",)) for action in actions]
+            context = features_of(about, "_x", ())
         except RecursionError:
-            raise _Bad("json") from None
+            raise BadLine("json") from None
         return _Event(
-            _time(told.get("Timestamp")), context, arms, features, place, 0.0 - cost,
-            _probability(told, place) if self._weighted else None,
+            _time(entry.get("Timestamp")), context, arms, features, place, 0.0 - cost,
+            _probability(entry, place) if self._weighted else None,
         )  # fmt: skip
 
 
@@ -260,184 +254,40 @@ def _no_number(text: str) -> None:
     raise ValueError(text)  # NaN and Infinity are no JSON
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return False
-    return abs(value) <= LARGEST
-
-
-def _shown(told: dict[str, Any], n: int) -> int:
+def _shown(entry: dict[str, Any], n: int) -> int:
     """The place of the action that was shown."""
-    order = told.get("a")
+    order = entry.get("a")
     for value, first in (
-        (told.get("_label_Action"), 1),
-        (told.get("_labelIndex"), 0),
+        (entry.get("_label_Action"), 1),
+        (entry.get("_labelIndex"), 0),
         (order[0] if isinstance(order, list) and order else None, 1),
     ):
         if value is not None:
             if type(value) is int and first <= value < n + first:
                 return value - first
             break
-    raise _Bad("action")
+    raise BadLine("action")
 
 
-def _probability(told: dict[str, Any], place: int) -> float:
+def _probability(entry: dict[str, Any], place: int) -> float:
     """``_label_probability``, or that of the shown action in ``p``, in the order of ``a``."""
-    found = told.get("_label_probability")
-    if found is None:
-        order, chances = told.get("a"), told.get("p")
+    chance = entry.get("_label_probability")
+    if chance is None:
+        order, chances = entry.get("a"), entry.get("p")
         if isinstance(order, list) and isinstance(chances, list) and place + 1 in order:
             at = order.index(place + 1)
-            found = chances[at] if at < len(chances) else None
-    if not _is_number(found) or not 0 < found <= 1:
-        raise _Bad("propensity")
-    return float(found)
+            chance = chances[at] if at < len(chances) else None
+    if not is_number(chance) or not 0 < chance <= 1:
+        raise BadLine("propensity")
+    return float(chance)
 
 
 def _time(text: Any) -> int | None:
     if text is None:
         return None
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
-        raise _Bad("time") from None
-    found = found if found.tzinfo else found.replace(tzinfo=UTC)
-    return math.floor(found.timestamp())
-
-
-# -- ids and features -------------------------------------------------------------------------
-
-
-def _as_arm(value: Any) -> ArmId:
-    if isinstance(value, str) and value:
-        return value
-    if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
-        return value
-    raise _Bad("id")
-
-
-def _usual_id(action: dict[str, Any]) -> ArmId:
-    inner = action.get("i")
-    for value in (action.get("_arm"), action.get("_tag"),
-                  inner.get("id") if isinstance(inner, dict) else None):  # fmt: skip
-        if value is not None:
-            return _as_arm(value)
-    if not action:
-        raise _Bad("id")
-    return json.dumps(action, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-
-
-def _id_at(path: str) -> Callable[[dict[str, Any]], ArmId]:
-    names = path.split(".")
-
-    def find(action: dict[str, Any]) -> ArmId:
-        value: Any = action
-        for name in names:
-            if isinstance(value, list) and len(value) == 1:  # a namespace in a list of its own
-                value = value[0]
-            value = value.get(name) if isinstance(value, dict) else None
-        return _as_arm(value)
-
-    return find
-
-
-def _features(
-    told: dict[str, Any], vector: str, but: tuple[str, ...]
-) -> dict[str, float] | list[float]:
-    """Features by flattened name; or the vector that Whim's own export says it was."""
-    straight = told.get(vector)
-    if isinstance(straight, list) and all(_is_number(value) for value in straight):
-        return [float(value) for value in straight]
-    found: dict[str, float] = {}
-    for name, value in told.items():
-        if name not in but and not name.startswith("_"):
-            _flatten(name, value, found)
-    return found
-
-
-def _flatten(name: str, value: Any, into: dict[str, float]) -> None:
-    if value is None or value is False:
-        return
-    if isinstance(value, dict):
-        for inner, each in value.items():
-            if not inner.startswith("_"):
-                _flatten(f"{name}.{inner}", each, into)
-    elif isinstance(value, list):
-        for i, each in enumerate(value):
-            number = isinstance(each, (int, float)) and not isinstance(each, bool)
-            _flatten(f"{name}[{i}]" if number else name, each, into)
-    elif isinstance(value, str):
-        into[f"{name}={value}"] = into.get(f"{name}={value}", 0.0) + 1.0
-    else:
-        if not (value is True or _is_number(value)):
-            raise _Bad("features")
-        into[name] = into.get(name, 0.0) + float(value)
-
-
-class _Places:
-    """Where features go: each to a place of its own, or hashed, or as they are."""
-
-    def __init__(self, option: str, size: int | None, constant: bool) -> None:
-        self._option, self._size, self._constant = option, size, constant
-        self._place: dict[str, int] = {}
-        self._straight: int | None = None
-        self.names: list[str] = []
-
-    def look(self, found: dict[str, float] | list[float]) -> None:
-        """Take note of an event's features, before any is written."""
-        if self._size is not None:
-            return
-        if isinstance(found, list):
-            if self._straight is None and not self._place:
-                self._straight = len(found)
-            return
-        if self._straight is not None:
-            return
-        for name in found:
-            self._place.setdefault(name, len(self._place))
-        if len(self._place) > MOST:
-            raise LogFileError(
-                f"there are more than {MOST} different features; {self._option}=N hashes them "
-                "into N places."
-            )
-
-    def settle(self, at_least: int) -> None:
-        """Name the places, once all is seen."""
-        if self._straight is not None:
-            self.names = [f"x[{i}]" for i in range(self._straight)]
-        elif self._size is not None:
-            self.names = [f"hash[{i}]" for i in range(self._size)]
-        else:
-            self.names = list(self._place)
-        self._constant = self._constant or len(self.names) < at_least
-        if self._constant:
-            self.names.append("constant")
-
-    def vector(self, found: dict[str, float] | list[float]) -> F64:
-        """One event's features as they are written."""
-        x = np.zeros(len(self.names))
-        if self._constant:
-            x[-1] = 1.0
-        if isinstance(found, list):
-            if len(found) != len(x) - self._constant:
-                raise _Bad("length")
-            x[: len(found)] = found
-        elif self._straight is not None:
-            raise _Bad("length")
-        elif self._size is None:
-            for name, value in found.items():
-                x[self._place[name]] = value
-        else:
-            for name, value in found.items():
-                place, sign = _hashed(name, self._size)
-                x[place] += sign * value
-        if not (np.abs(x) <= LARGEST).all():
-            raise _Bad("features")
-        return x
-
-
-def _hashed(name: str, size: int) -> tuple[int, float]:
-    """A place and a sign, so that names that share a place cancel on average."""
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    number = int.from_bytes(digest, "little")
-    return (number >> 1) % size, 1.0 if number & 1 else -1.0
+        raise BadLine("time") from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return math.floor(moment.timestamp())

@@ -12,6 +12,7 @@ import numpy as np
 
 from whim.checks import LARGEST
 from whim.errors import InvalidInputError, LogFileError
+from whim.extras import require
 from whim.types import F64, ArmId
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Items(NamedTuple):
 
 def scan(file: Path, kind: str) -> pl.LazyFrame:
     """The file, unread; a CSV's columns as text, so that a bad cell costs its row only."""
+    require("polars", "logs", "CSV and Parquet files need")
     import polars as pl
 
     if not file.is_file():
@@ -56,17 +58,17 @@ def guarded(file: Path, work: Callable[[], Any]) -> Any:
 
 def matching(patterns: Sequence[str], columns: list[str], what: str, file: Path) -> list[str]:
     """The columns that the names and patterns mean, in their order."""
-    found: list[str] = []
+    names: list[str] = []
     for pattern in patterns:
         several = fnmatch.filter(columns, pattern) if "*" in pattern else [pattern]
         if not several or several[0] not in columns:
             raise LogFileError(
                 f"{file} has no column {pattern!r} for {what}; it has {', '.join(columns[:20])}."
             )
-        found += [name for name in several if name not in found]
-    if not found:
+        names += [name for name in several if name not in names]
+    if not names:
         raise InvalidInputError(f"{what} must name at least one column, got none.")
-    return found
+    return names
 
 
 def numbers(frame: pl.DataFrame, names: Sequence[str]) -> F64:
@@ -99,6 +101,6 @@ def as_id(value: Any) -> ArmId:
     if isinstance(value, str) and re.fullmatch(r"0|-?[1-9]\d{0,17}", value):
         return int(value)
     if value is None or (isinstance(value, (int, str)) and not isinstance(value, bool)):
-        found: ArmId = value
-        return found
+        arm: ArmId = value
+        return arm
     return str(value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,38 +26,14 @@ ORDERS = ("shuffled", "user", "cluster", "time")
 _BLOCK = 4096  # events written at a time
 
 
-def features(
-    folder: str | os.PathLike[str],
-    *,
-    protocol: str = "paper",
-    min_listeners: int = 100,
-    n_features: int = 10,
-    n_item_features: int | None = None,
-    n_factors: int = 10,
-    bandwidth: float | None = None,
-    dense: int = 10,
-    seed: int = 0,
-) -> Features:
+def features(folder: str | os.PathLike[str], **settings: Any) -> Features:
     """The artists, the users and their features, as ``convert`` would write them.
 
-    Parameters
-    ----------
-    folder
-        Where the HetRec files are.
-    protocol, min_listeners, n_features, n_item_features, n_factors, bandwidth, dense, seed
-        See ``convert``.
+    ``settings`` are those of ``convert`` that say how features are made: ``protocol``,
+    ``min_listeners``, ``n_features``, ``n_item_features``, ``n_factors``, ``bandwidth``, ``dense``
+    and ``seed``.
     """
-    settings = Settings(
-        protocol=protocol,
-        min_listeners=min_listeners,
-        n_features=n_features,
-        n_item_features=n_item_features,
-        n_factors=n_factors,
-        bandwidth=bandwidth,
-        dense=dense,
-        seed=seed,
-    )
-    return prepare(Path(folder), settings)[0]
+    return prepare(Path(folder), Settings(**settings))[0]
 
 
 def convert(
@@ -150,41 +127,33 @@ def convert(
         passes = 2 if protocol == "paper" else 1
     checks.integer("passes", passes, 1)
     settings = Settings(
-        protocol=protocol,
-        min_listeners=min_listeners,
-        n_features=n_features,
-        n_item_features=n_item_features,
-        n_factors=n_factors,
-        bandwidth=bandwidth,
-        dense=dense,
+        protocol=protocol, min_listeners=min_listeners, n_features=n_features,
+        n_item_features=n_item_features, n_factors=n_factors, bandwidth=bandwidth, dense=dense,
         seed=seed,
-    )
+    )  # fmt: skip
     if protocol == "wu2018" and order == "cluster":
         raise InvalidInputError("order must not be 'cluster' under protocol='wu2018'.")
-    found, positives = prepare(Path(folder), settings)
-    size = _pool_size(pool_size, protocol, positives.known, len(found.artists))
+    features, positives = prepare(Path(folder), settings)
+    size = _pool_size(pool_size, protocol, positives.known, len(features.artists))
     rng = np.random.default_rng(seed)
-    orders = [_ordered(order, protocol, positives, found.clusters, rng) for _ in range(passes)]
+    orders = [_ordered(order, protocol, positives, features.clusters, rng) for _ in range(passes)]
     rows = np.concatenate(orders)
     timed = protocol == "wu2018" or order == "time"
     times = positives.time[rows] if timed else np.arange(len(rows))
     source = {
-        "reader": "lastfm", **found.made, "seed": seed,
+        "reader": "lastfm", **features.made, "seed": seed,
         "order": order, "passes": passes, "pool_size": size,
-        "changes": _changes(order, positives.user[rows], found.clusters),
+        "changes": _changes(order, positives.user[rows], features.clusters),
     }  # fmt: skip
     with Writer(
-        path,
-        n_features=found.user_features.shape[1],
-        n_item_features=found.item_features.shape[1],
-        logging="full",
-        source=source,
+        path, n_features=features.user_features.shape[1],
+        n_item_features=features.item_features.shape[1], logging="full", source=source,
         overwrite=overwrite,
-    ) as writer:
+    ) as writer:  # fmt: skip
         writer.drop("never tagged by the user", passes * len(positives.user) - len(rows))
         for start in range(0, len(rows), _BLOCK):
             part = slice(start, start + _BLOCK)
-            _write(writer, found, positives, rows[part], times[part], size, rng)
+            _write(writer, features, positives, rows[part], times[part], size, rng)
             if progress is not None:
                 progress(len(rows[part]))
     return open_log(path)
@@ -201,14 +170,14 @@ def _changes(order: str, user: I64, clusters: I64) -> list[int]:
 
 def _write(
     writer: Writer,
-    found: Features,
+    features: Features,
     positives: Positives,
     rows: I64,
     time: I64,
     size: int,
     rng: np.random.Generator,
 ) -> None:
-    n, n_artists = len(rows), len(found.artists)
+    n, n_artists = len(rows), len(features.artists)
     if size == n_artists:  # one pool for all
         pool, members = np.zeros(n, np.int64), np.arange(n_artists)
         places = positives.artist[rows]
@@ -218,14 +187,14 @@ def _write(
         members = drawn.ravel()
     writer.block(
         time=time,
-        context=found.user_features[positives.user[rows]],
+        context=features.user_features[positives.user[rows]],
         pool=pool,
         logged=places,
         reward=np.ones(n),
         pool_offsets=np.arange(0, len(members) + 1, size),
         pool_items=members,
-        item_arm=found.artists.tolist(),
-        item_features=found.item_features,
+        item_arm=features.artists.tolist(),
+        item_features=features.item_features,
     )
 
 

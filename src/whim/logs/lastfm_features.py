@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from typing import Any
 
 import numpy as np
 
 from whim.errors import InvalidInputError
+from whim.extras import require
 from whim.types import F64, I64
 
 __all__ = ["factorise", "one_thread", "reduce_tags", "soft_membership", "tag_counts"]
@@ -17,13 +17,7 @@ _BREAKS = re.compile(r"[ _-]+")
 
 
 def _package(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise InvalidInputError(
-            "LastFM's features need scikit-learn, which is not installed: "
-            f"pip install whim[features] ({error})."
-        ) from None
+    return require(name, "features", "LastFM's features need")
 
 
 def one_thread() -> Any:
@@ -54,8 +48,8 @@ def tag_counts(
     rows, ids = np.searchsorted(artists, tagged[mine]), tags[mine]
     terms: list[int] | list[str]
     if texts is None:
-        found, columns = np.unique(ids, return_inverse=True)
-        terms = found.tolist()
+        different, columns = np.unique(ids, return_inverse=True)
+        terms = different.tolist()
     else:
         used = np.unique(ids).tolist()
         missing = [tag for tag in used if tag not in texts]

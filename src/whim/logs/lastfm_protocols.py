@@ -67,14 +67,14 @@ class Positives:
 class Settings:
     """The parameters of ``lastfm.convert`` that decide about features, checked."""
 
-    protocol: str
-    min_listeners: int
-    n_features: int
-    n_item_features: int | None
-    n_factors: int
-    bandwidth: float | None
-    dense: int
-    seed: int
+    protocol: str = "paper"
+    min_listeners: int = 100
+    n_features: int = 10
+    n_item_features: int | None = None
+    n_factors: int = 10
+    bandwidth: float | None = None
+    dense: int = 10
+    seed: int = 0
 
     def __post_init__(self) -> None:
         checks.choice("protocol", self.protocol, PROTOCOLS)
@@ -131,8 +131,8 @@ def _paper(folder: Path, settings: Settings) -> tuple[Features, Positives]:
         "times": tagging.file,
     }
     time = _first_tagged(tagging, users, artists)
-    found = Features(kept, items, people, memberships, clusters, made)
-    return found, Positives(user, artist, time, _by_user(user, artist))
+    features = Features(kept, items, people, memberships, clusters, made)
+    return features, Positives(user, artist, time, _by_user(user, artist))
 
 
 def _first_tagged(tagging: Tagging, users: I64, artists: I64) -> I64:
@@ -171,8 +171,8 @@ def _wu2018(folder: Path, settings: Settings) -> tuple[Features, Positives]:
         "times": tagging.file,
     }
     n = len(people)
-    found = Features(artists, items, people, np.ones((n, 1)), np.zeros(n, np.int64), made)
-    return found, Positives(user, artist, rows[:, 2].copy(), _by_user(user, artist))
+    features = Features(artists, items, people, np.ones((n, 1)), np.zeros(n, np.int64), made)
+    return features, Positives(user, artist, rows[:, 2].copy(), _by_user(user, artist))
 
 
 def _by_user(user: I64, artist: I64) -> list[I64]:

@@ -185,9 +185,9 @@ def _others(rng: np.random.Generator, stock: I64, rated: set[int], n: int) -> li
         free = np.array(sorted(set(stock.tolist()) - rated), np.int64)
         drawn: list[int] = rng.permutation(free)[:n].tolist()
         return drawn
-    found: dict[int, None] = {}
-    while len(found) < n:
+    others: dict[int, None] = {}
+    while len(others) < n:
         for k in stock[rng.integers(len(stock), size=2 * n)].tolist():
-            if k not in rated and len(found) < n:
-                found[k] = None
-    return list(found)
+            if k not in rated and len(others) < n:
+                others[k] = None
+    return list(others)

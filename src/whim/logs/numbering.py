@@ -76,8 +76,8 @@ class Numbering:
         keys = [text[low:high] for low, high in zip([0, *bounds], bounds, strict=False)]
         pool_of = np.full(len(first), -1, np.int32)
         pool_of[order] = self.pools(keys)
-        found: npt.NDArray[np.int32] = pool_of[pool]
-        return found
+        pools: npt.NDArray[np.int32] = pool_of[pool]
+        return pools
 
     def pools(self, keys: list[bytes]) -> list[int]:
         """The number of each pool, given by its members' bytes; new ones are written."""
@@ -106,17 +106,17 @@ class Numbering:
 
 def _first(numbers: npt.NDArray[Any], n: int) -> npt.NDArray[np.int64]:
     """Where each of 0..n-1 comes first, or the length if nowhere."""
-    found = np.full(n, len(numbers), np.int64)
-    found[numbers[::-1]] = np.arange(len(numbers))[::-1]  # the last one assigned stays
-    return found
+    first = np.full(n, len(numbers), np.int64)
+    first[numbers[::-1]] = np.arange(len(numbers))[::-1]  # the last one assigned stays
+    return first
 
 
 def plain_id(arm: object) -> ArmId:
     """An id as a log can hold it: an int or text."""
-    found = check_id(arm)
-    if not isinstance(found, (int, str)):
+    id_ = check_id(arm)
+    if not isinstance(id_, (int, str)):
         raise InvalidInputError(f"arm id must be a number or text in a log, got {arm!r}.")
-    return found
+    return id_
 
 
 def _few(count: int, what: str) -> int:

@@ -87,8 +87,8 @@ def _check_uniform(lazy: pl.LazyFrame, file: Path, n_items: int) -> None:
     import polars as pl
 
     score = pl.col("propensity_score").cast(pl.Float64, strict=False)
-    found = guarded(file, lambda: lazy.select(low=score.min(), high=score.max()).collect())
-    for value in found.row(0):
+    ends = guarded(file, lambda: lazy.select(low=score.min(), high=score.max()).collect())
+    for value in ends.row(0):
         if value is None or abs(value * n_items - 1) > 1e-3:
             raise LogFileError(
                 f"{file}: under uniform logging every propensity must be 1/{n_items}, got {value}."
@@ -105,13 +105,13 @@ def _values(lazy: pl.LazyFrame, file: Path, names: list[str]) -> dict[str, list[
 
 def _one_hot(frame: pl.DataFrame, values: dict[str, list[str]]) -> list[F64]:
     """A column for each value; a row without any value is nan, so that it is dropped."""
-    found = []
+    blocks = []
     for name, each in values.items():
         cells = np.array(frame[name].to_list(), object)
         block = (cells[:, None] == np.array(each, object)[None, :]).astype(np.float64)
         block[~block.any(axis=1)] = np.nan
-        found.append(block)
-    return found
+        blocks.append(block)
+    return blocks
 
 
 def _items(file: Path) -> Items:

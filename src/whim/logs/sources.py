@@ -6,7 +6,6 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -44,7 +43,7 @@ class Block(NamedTuple):
 def files_of(sources: Source | Sequence[Source]) -> list[Path]:
     """The files in the order given; a folder stands for its files sorted by name."""
     several = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
-    found: list[Path] = []
+    files: list[Path] = []
     for source in several:
         path = Path(source)
         if path.is_dir():
@@ -52,14 +51,14 @@ def files_of(sources: Source | Sequence[Source]) -> list[Path]:
             inside = [file for file in inside if file.is_file()]
             if not inside:
                 raise LogFileError(f"{path} holds no files.")
-            found += inside
+            files += inside
         elif path.exists():
-            found.append(path)
+            files.append(path)
         else:
             raise LogFileError(f"{path}: there is no such file.")
-    if not found:
+    if not files:
         raise LogFileError("sources must name at least one file.")
-    return found
+    return files
 
 
 def names_in(folder: Path) -> list[str]:
@@ -73,7 +72,7 @@ def names_in(folder: Path) -> list[str]:
 class opened:  # noqa: N801 - reads as a verb: with opened(path) as file
     """A file's bytes, unpacked if it is gzip (by its first bytes, whatever its name).
 
-    ``progress`` is told how many bytes of the file itself were read.
+    ``progress`` is called with the number of bytes of the file itself that were read.
     """
 
     def __init__(self, path: Path, progress: Progress | None = None) -> None:
@@ -97,12 +96,7 @@ class opened:  # noqa: N801 - reads as a verb: with opened(path) as file
             self._unpack = zlib.decompressobj(31)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
     def into(self, space: memoryview) -> int:
@@ -127,11 +121,11 @@ class opened:  # noqa: N801 - reads as a verb: with opened(path) as file
 
     def _more(self) -> bytes:
         try:
-            found = self._file.read(_CHUNK)
+            chunk = self._file.read(_CHUNK)
         except OSError as error:
             raise LogFileError(f"{self.path} cannot be read: {error.strerror}.") from None
-        self._tell(len(found))
-        return found
+        self._tell(len(chunk))
+        return chunk
 
     def _unpacked(self, space: memoryview) -> int:
         while not self._over:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from whim.checks import LARGEST, choice
 from whim.errors import InvalidInputError, LogFileError
@@ -173,19 +174,19 @@ def _fixed(
         choice("arms", arms, ("all", "seen"))
         column = pl.col(table.arm)
         query = lazy.select(column.drop_nulls().unique(maintain_order=True))
-        found = guarded(table.file, lambda: query.collect(engine="streaming"))[table.arm].to_list()
-        return tuple(dict.fromkeys(as_id(value) for value in found))
-    given = tuple(as_id(arm) for arm in arms)
-    if not given or len(set(given)) < len(given):
+        values = guarded(table.file, lambda: query.collect(engine="streaming"))[table.arm].to_list()
+        return tuple(dict.fromkeys(as_id(value) for value in values))
+    ids = tuple(as_id(arm) for arm in arms)
+    if not ids or len(set(ids)) < len(ids):
         raise InvalidInputError(f"arms must be different ids, at least one, got {list(arms)!r}.")
-    return given
+    return ids
 
 
 def _batches(lazy: pl.LazyFrame, file: Path, progress: Progress | None) -> Iterator[pl.DataFrame]:
     import polars as pl
 
     total = guarded(file, lambda: lazy.select(pl.len()).collect(engine="streaming")).item()
-    size, told, done = file.stat().st_size, 0, 0
+    size, reported, done = file.stat().st_size, 0, 0
     batches = guarded(
         file, lambda: lazy.collect_batches(chunk_size=BATCH, maintain_order=True, lazy=True)
     )
@@ -193,8 +194,8 @@ def _batches(lazy: pl.LazyFrame, file: Path, progress: Progress | None) -> Itera
         yield frame
         done += len(frame)
         if progress is not None and total:
-            progress(size * done // total - told)
-            told = size * done // total
+            progress(size * done // total - reported)
+            reported = size * done // total
 
 
 def _batch(
@@ -208,8 +209,7 @@ def _batch(
     strict: bool,
 ) -> None:
     """Check the rows, find their pools, write those that are whole."""
-    n = len(frame)
-    why = np.full(n, "", object)
+    why = np.full(len(frame), "", object)
 
     def refuse(reason: str, bad: Any) -> None:
         why[np.asarray(bad, bool) & (why == "")] = BAD_ROW[reason]
@@ -228,24 +228,14 @@ def _batch(
     pools, pool = _pools(frame, table, ids, fixed, seen)
     known = _Known(items)
     places = [known.pool(members) for members in pools]
-    logged = np.zeros(n, np.int64)
-    left_out = 0
-    for i in np.flatnonzero(why == "").tolist():
-        found = places[pool[i]]
-        place = found.places.get(ids[i])
-        if found.why or place is None:
-            lacks = ids[i] in found.lacking
-            why[i] = BAD_ROW[found.why or ("features" if lacks else "shown")]
-            continue
-        logged[i] = place
-        left_out += len(found.lacking)
+    logged = _logged(ids, [places[p] for p in pool.tolist()], why)
     keep = why == ""
     if strict and not keep.all():
         first = int(np.argmin(keep))
         raise LogFileError(f"{table.file}, row {writer.read + first + 1}: {why[first]}.")
     for reason in why[~keep].tolist():
         writer.drop(reason)
-    writer.warn(LEFT_OUT, left_out)
+    writer.warn(LEFT_OUT, sum(len(places[p].lacking) for p in pool[keep].tolist()))
     used, local = np.unique(pool[keep], return_inverse=True)
     members = [list(places[p].places) for p in used.tolist()]
     writer.block(
@@ -260,6 +250,19 @@ def _batch(
         item_arm=list(known.number),
         item_features=known.features(),
     )
+
+
+def _logged(ids: list[ArmId], pools: list[_Pool], why: npt.NDArray[Any]) -> I64:
+    """The place of the shown arm in each row's pool; ``why`` is filled in where it has none."""
+    logged = np.zeros(len(ids), np.int64)
+    for i in np.flatnonzero(why == "").tolist():
+        place = pools[i].places.get(ids[i])
+        if pools[i].why or place is None:
+            lacks = ids[i] in pools[i].lacking
+            why[i] = BAD_ROW[pools[i].why or ("features" if lacks else "shown")]
+        else:
+            logged[i] = place
+    return logged
 
 
 class _Pool(NamedTuple):
@@ -309,9 +312,9 @@ def _times(frame: pl.DataFrame, name: str | None, row: int) -> F64:
             column = column.str.to_datetime(strict=False, time_zone="UTC", time_unit="us")
     if column.dtype.is_temporal():
         column = column.cast(pl.Datetime("us")).dt.epoch("s")
-    found: F64 = np.floor(column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy())
-    found[~(np.abs(found) < 2**53)] = np.nan
-    return found
+    seconds: F64 = np.floor(column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy())
+    seconds[~(np.abs(seconds) < 2**53)] = np.nan
+    return seconds
 
 
 def _pools(
@@ -340,7 +343,7 @@ def _pools(
         if key not in known:
             known[key] = len(pools)
             cells = key.split(table.separator) if isinstance(key, str) else key or ()
-            found = [as_id(c.strip() if isinstance(c, str) else c) for c in cells]
-            pools.append([arm for arm in found if arm is not None and arm != ""])
+            arms = [as_id(c.strip() if isinstance(c, str) else c) for c in cells]
+            pools.append([arm for arm in arms if arm is not None and arm != ""])
         pool[i] = known[key]
     return pools, pool

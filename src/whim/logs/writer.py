@@ -10,7 +10,6 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -138,19 +137,14 @@ class Writer:
         if features is None and self._m:
             raise InvalidInputError(f"features must have {self._m} columns, got None.")
         Y = matrix("features", features, len(ids), self._m) if self._m else None
-        row = (
-            _int64(time),
-            self._context(vector("x", x, self._d)[None])[0],
-            place,
-            real("reward", reward),
-            self._probability(propensity),
-        )
+        when, chance = _int64(time), self._probability(propensity)
+        context, reward = self._context(vector("x", x, self._d)[None])[0], real("reward", reward)
         keys = [b""] * len(ids) if Y is None else [y.tobytes() for y in Y]
         items = [
             self._numbers.item(arm, key, self.n_events) for arm, key in zip(ids, keys, strict=True)
         ]
         (pool,) = self._numbers.pools([np.array(items, "<i4").tobytes()])
-        self._rows.append((row[0], row[1], pool, row[2], row[3], row[4]))
+        self._rows.append((when, context, pool, place, reward, chance))
         self.n_events += 1
         if len(self._rows) >= _ROWS:
             self._flush_rows()
@@ -193,14 +187,7 @@ class Writer:
             np.asarray(pool), np.asarray(pool_offsets), np.asarray(pool_items), ids,
             np.ascontiguousarray(Y, "<f8"), self.n_events,
         )  # fmt: skip
-        self._write("time", time)
-        self._write("context", x)
-        self._write("pool", numbers)
-        self._write("logged", logged)
-        self._write("reward", reward)
-        if propensity is not None:
-            self._write("propensity", propensity)
-        self._look_at_times(np.asarray(time))
+        self._append(time, x, numbers, logged, reward, propensity)
         self.n_events += n
 
     def drop(self, reason: str, count: int = 1) -> None:
@@ -223,12 +210,7 @@ class Writer:
     def __enter__(self) -> Writer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is None:
             self.close()
         else:
@@ -333,17 +315,16 @@ class Writer:
         if not self._rows:
             return
         rows, self._rows = self._rows, []
-        times, contexts, pools, places, rewards, chances = zip(*rows, strict=True)
-        self._write("time", np.array(times))
-        self._write("context", np.stack(contexts))
-        self._write("pool", np.array(pools))
-        self._write("logged", np.array(places))
-        self._write("reward", np.array(rewards))
-        if self._has_propensity:
-            self._write("propensity", np.array(chances))
-        self._look_at_times(np.array(times))
+        time, *others, propensity = (np.array(column) for column in zip(*rows, strict=True))
+        self._append(time, *others, propensity if self._has_propensity else None)
 
-    def _look_at_times(self, times: npt.NDArray[Any]) -> None:
+    def _append(self, *columns: npt.NDArray[Any] | None) -> None:
+        """Columns of events: time, context, pool, logged, reward and propensity."""
+        names = ("time", "context", "pool", "logged", "reward", "propensity")
+        for name, values in zip(names, columns, strict=True):
+            if values is not None:
+                self._write(name, values)
+        times = np.asarray(columns[0])
         before = times[:1] if self._last_time is None else np.array([self._last_time])
         back = np.diff(np.concatenate([before, times])) < 0
         self.warn("time earlier than the event before", int(np.count_nonzero(back)))
@@ -352,14 +333,14 @@ class Writer:
     def _context(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if x.ndim != 2 or x.shape[1] != self._d or x.dtype.kind not in "iufb":
             raise InvalidInputError(
-                f"context must have {self._d} numbers an event, got shape {x.shape} of {x.dtype}."
+                f"context must have {self._d} numbers per event, got shape {x.shape} of {x.dtype}."
             )
         if self._context_dtype == "uint8":
             with np.errstate(invalid="ignore"):
-                found = x.astype(np.uint8)
-            if x.dtype != np.uint8 and not (found == x).all():
+                whole = x.astype(np.uint8)
+            if x.dtype != np.uint8 and not (whole == x).all():
                 raise InvalidInputError("context must hold whole numbers in 0..255 for uint8.")
-            return found
+            return whole
         if not (np.abs(x) <= LARGEST).all():
             raise InvalidInputError(f"context must be finite and at most {LARGEST:g} in size.")
         return x.astype(np.float64)
@@ -369,16 +350,16 @@ class Writer:
             if propensity is not None:
                 raise InvalidInputError("propensity must not be given to this writer.")
             return math.nan
-        if propensity is None or not 0 < (found := real("propensity", propensity)) <= 1:
+        if propensity is None or not 0 < (chance := real("propensity", propensity)) <= 1:
             raise InvalidInputError(f"propensity must lie in (0, 1], got {propensity!r}.")
-        return found
+        return chance
 
 
 def _int64(time: object) -> int:
-    found = integer("time", time, -(2**63))
-    if found >= 2**63:
+    seconds = integer("time", time, -(2**63))
+    if seconds >= 2**63:
         raise InvalidInputError(f"time must be below 2^63, got {time!r}.")
-    return found
+    return seconds
 
 
 def _names(name: str, names: Sequence[str] | None, length: int) -> list[str] | None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from whim.checks import choice, integer
 from whim.errors import LogFileError
-from whim.kernels import parsing
+from whim.logs import yahoo_parser as parser
 from whim.logs.columns import Log, open
 from whim.logs.sources import LINE_LIMIT, Block, Progress, Source, beginning, blocks, files_of
 from whim.logs.writer import Writer
@@ -22,22 +22,22 @@ from whim.logs.writer import Writer
 __all__ = ["DROPPED", "WARNINGS", "convert", "detect"]
 
 DROPPED = {
-    parsing.BAD_HEADER: "line without a readable time, article and click",
-    parsing.BAD_CLICK: "click other than 0 or 1",
-    parsing.BAD_USER: "user features not readable",
-    parsing.BAD_POOL: "candidate articles not readable",
-    parsing.TOO_MANY: f"more than {parsing.MOST_ARTICLES} candidate articles",
-    parsing.LONG: "line longer than 1 MB",
-    parsing.REPEATED: "article twice among the candidates",
-    parsing.EMPTY_POOL: "no candidate article with features",
-    parsing.NOT_IN_POOL: "shown article not among the candidates",
-    parsing.USER_LACKS: "user without all features",
-    parsing.SHOWN_LACKS: "shown article without all features",
+    parser.BAD_HEADER: "line without a readable time, article and click",
+    parser.BAD_CLICK: "click other than 0 or 1",
+    parser.BAD_USER: "user features not readable",
+    parser.BAD_POOL: "candidate articles not readable",
+    parser.TOO_MANY: f"more than {parser.MOST_ARTICLES} candidate articles",
+    parser.LONG: "line longer than 1 MB",
+    parser.REPEATED: "article twice among the candidates",
+    parser.EMPTY_POOL: "no candidate article with features",
+    parser.NOT_IN_POOL: "shown article not among the candidates",
+    parser.USER_LACKS: "user without all features",
+    parser.SHOWN_LACKS: "shown article without all features",
 }
 WARNINGS = {
-    parsing.EMPTY_LINE: "empty line",
-    parsing.STRAY: "feature of an unknown number ignored",
-    parsing.LACKING: "candidate without all features left out",
+    parser.EMPTY_LINE: "empty line",
+    parser.STRAY: "feature of an unknown number ignored",
+    parser.LACKING: "candidate without all features left out",
 }
 EMPTY_FILE = "empty file"
 
@@ -75,7 +75,7 @@ def convert(
     logging
         How articles were chosen; both data sets say uniformly at random.
     progress
-        Told the number of bytes read, each time.
+        Called with the number of bytes read, each time.
 
     Raises
     ------
@@ -129,35 +129,46 @@ def _parse(data: npt.NDArray[np.uint8], kind: str, limit: int) -> list[_Part]:
     parts = []
     start = 0
     while start < len(data):
-        n, items = _ROWS["events"], _ROWS["items"]
-        context, flags = np.empty((n, 6)), np.empty((n, 136), np.uint8)  # one of them is used
-        time, reward = np.empty(n, np.int64), np.empty(n)
-        pool, place = np.empty(n, np.int32), np.empty(n, np.int32)
-        offsets, members = np.empty(n + 1, np.int64), np.empty(_ROWS["members"], np.int32)
-        ids, features = np.empty(items, np.int64), np.empty((items, _ITEM_FEATURES[kind]))
-        slow = np.empty((_ROWS["slow"], 5), np.int32)
-        counts = np.zeros(parsing.COUNTS, np.int64)
-        start = parsing.parse(
-            data, start, kind == "r6b", limit, time, context, flags, pool, place, reward, offsets,
-            members, ids, features, slow, counts,
-        )  # fmt: skip
-        for of_item, row, column, low, high in slow[: counts[parsing.N_SLOW]].tolist():
-            (features if of_item else context)[row, column] = float(data[low:high].tobytes())
-        n, items = int(counts[parsing.N_EVENTS]), int(counts[parsing.N_ITEMS])
-        known = ids[:items].tolist()
+        out = _space(kind)
+        start = parser.parse(data, start, kind == "r6b", limit, out)
+        counts = out.counts
+        for of_item, row, column, low, high in out.slow[: counts[parser.N_SLOW]].tolist():
+            rows = out.features if of_item else out.context
+            rows[row, column] = float(data[low:high].tobytes())
+        n, items = int(counts[parser.N_EVENTS]), int(counts[parser.N_ITEMS])
+        known = out.item_id[:items].tolist()
         columns = {
-            "time": time[:n],
-            "context": (context if kind == "r6a" else flags)[:n],
-            "pool": pool[:n],
-            "logged": place[:n],
-            "reward": reward[:n],
-            "pool_offsets": offsets[: counts[parsing.N_POOLS] + 1],
-            "pool_items": members[: counts[parsing.N_MEMBERS]],
+            "time": out.time[:n],
+            "context": (out.context if kind == "r6a" else out.flags)[:n],
+            "pool": out.pool[:n],
+            "logged": out.place[:n],
+            "reward": out.reward[:n],
+            "pool_offsets": out.offsets[: counts[parser.N_POOLS] + 1],
+            "pool_items": out.members[: counts[parser.N_MEMBERS]],
             "item_arm": known if kind == "r6a" else [f"id-{each}" for each in known],
-            "item_features": features[:items],
+            "item_features": out.features[:items],
         }
         parts.append(_Part(counts, columns))
     return parts
+
+
+def _space(kind: str) -> parser.Columns:
+    """Room for the events of one call."""
+    n, items = _ROWS["events"], _ROWS["items"]
+    return parser.Columns(
+        time=np.empty(n, np.int64),
+        context=np.empty((n, 6)),
+        flags=np.empty((n, 136), np.uint8),
+        pool=np.empty(n, np.int32),
+        place=np.empty(n, np.int32),
+        reward=np.empty(n),
+        offsets=np.empty(n + 1, np.int64),
+        members=np.empty(_ROWS["members"], np.int32),
+        item_id=np.empty(items, np.int64),
+        features=np.empty((items, _ITEM_FEATURES[kind])),
+        slow=np.empty((_ROWS["slow"], 5), np.int32),
+        counts=np.zeros(parser.COUNTS, np.int64),
+    )
 
 
 def _read(
@@ -167,10 +178,10 @@ def _read(
     try:
         for parts in _parsed(file, kind, jobs, progress):
             for part in parts:
-                bad, why = part.counts[parsing.FIRST_BAD : parsing.FIRST_BAD + 2].tolist()
+                bad, why = part.counts[parser.FIRST_BAD : parser.FIRST_BAD + 2].tolist()
                 if strict and bad:
                     raise LogFileError(f"{file}, line {lines + bad}: {DROPPED[why]}.")
-                lines += int(part.counts[parsing.N_LINES])
+                lines += int(part.counts[parser.N_LINES])
                 for code, reason in DROPPED.items():
                     writer.drop(reason, int(part.counts[code]))
                 for code, what in WARNINGS.items():
@@ -178,9 +189,9 @@ def _read(
                 writer.block(**part.columns)
             if not parts:  # a line that was skipped while reading
                 if strict:
-                    raise LogFileError(f"{file}, line {lines + 1}: {DROPPED[parsing.LONG]}.")
+                    raise LogFileError(f"{file}, line {lines + 1}: {DROPPED[parser.LONG]}.")
                 lines += 1
-                writer.drop(DROPPED[parsing.LONG])
+                writer.drop(DROPPED[parser.LONG])
     except _StoppedError as stopped:
         raise LogFileError(
             f"{stopped.why} after {writer.n_events} events; nothing was written."
@@ -237,5 +248,5 @@ def _list(files: Sequence[Path]) -> str:
 
 
 def _counts(writer: Writer) -> str:
-    found = [f"{count} × {reason}" for reason, count in writer.dropped.items()]
-    return "; ".join(found) or "nothing but empty lines"
+    reasons = [f"{count} × {reason}" for reason, count in writer.dropped.items()]
+    return "; ".join(reasons) or "nothing but empty lines"

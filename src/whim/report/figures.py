@@ -1,7 +1,7 @@
 """Figures of findings: drawn by matplotlib, for a file or as SVG inside a page.
 
 A page's SVG takes its colours from CSS variables, so one drawing serves light, dark and paper.
-matplotlib is imported when something is drawn (``pip install 'whim[plot]'``).
+matplotlib is imported when something is drawn (the extra ``plot``).
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from whim.checks import choice
-from whim.errors import InvalidInputError, WhimError
-from whim.experiments.findings import Curve, Figure
-from whim.report.looks import LIGHT, colour_name, dashes, marker, slots
+from whim.errors import InvalidInputError
+from whim.experiments.result import Curve, Figure
+from whim.extras import require
+from whim.report.style import LIGHT, colour_name, dashes, marker, slots
 from whim.report.ticks import number, ticks
 from whim.types import F64
 
@@ -60,8 +61,8 @@ def draw(figure: Figure, *, labels: Mapping[str, int] | None = None, bare: bool 
         axes = drawing.add_subplot()
         curves = [_Arrays(curve, figure) for curve in figure.curves]
         log = [
-            asked and any((getattr(c, name) > 0).any() for c in curves)
-            for asked, name in ((figure.x_log, "x"), (figure.y_log, "y"))
+            wanted and any((getattr(c, name) > 0).any() for c in curves)
+            for wanted, name in ((figure.x_log, "x"), (figure.y_log, "y"))
         ]
         for curve in curves:
             curve.drop(x=log[0], y=log[1])
@@ -321,10 +322,7 @@ def _words(drawing: Drawing, axes: Axes, figure: Figure) -> None:
 @contextmanager
 def _style(text: str = "none") -> Iterator[None]:
     """Matplotlib's defaults and ours in place of the user's settings, which come back after."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise WhimError("Figures need matplotlib: pip install 'whim[plot]'.") from error
+    matplotlib = require("matplotlib", "plot", "Figures need")
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(

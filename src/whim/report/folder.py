@@ -1,11 +1,12 @@
-"""The findings of a folder, in the order in which a report tells them."""
+"""The results of a folder, in the order in which a report shows them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from whim.errors import InvalidInputError
-from whim.experiments import EXPERIMENTS, Findings
+from whim.experiments import EXPERIMENTS, ExperimentResult
+from whim.report.saved import is_saved_run, read_saved_run
 
 __all__ = ["read_folder"]
 
@@ -13,21 +14,26 @@ _ORDER = list(EXPERIMENTS)
 _FAMILIES = ("synthetic", "lastfm", "yahoo", "beyond")
 
 
-def read_folder(folder: Path) -> list[Findings]:
+def read_folder(folder: Path) -> list[ExperimentResult]:
     """Every ``*.json`` of ``folder``: the paper's experiments first, then those beyond it."""
     folder = Path(folder)
     if not folder.is_dir():
         what = "a file" if folder.exists() else "nothing there"
-        raise InvalidInputError(f"folder must be a folder of findings, got {folder}: {what}.")
-    found = [Findings.load(path) for path in sorted(folder.glob("*.json"))]
-    if not found:
+        raise InvalidInputError(f"folder must be a folder of results, got {folder}: {what}.")
+    files = sorted(folder.glob("*.json"))
+    if not files:
         raise InvalidInputError(
-            f"folder must hold findings (*.json, as 'whim paper' writes), got {folder}: none there."
+            f"folder must hold results (*.json, as 'whim paper', 'whim simulate --save' and "
+            f"'whim replay --save' write), got {folder}: none there."
         )
-    return sorted(found, key=_place)
+    return sorted(map(_read, files), key=_place)
 
 
-def _place(findings: Findings) -> tuple[int, int, str]:
+def _read(file: Path) -> ExperimentResult:
+    return read_saved_run(file) if is_saved_run(file) else ExperimentResult.load(file)
+
+
+def _place(findings: ExperimentResult) -> tuple[int, int, str]:
     """By family, then as they are run, then by id."""
     family = findings.id.partition("/")[0]
     group = _FAMILIES.index(family) if family in _FAMILIES else len(_FAMILIES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from whim.experiments.findings import Findings
+from whim.experiments.result import ExperimentResult
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["headline_table"]
 
 
-def headline_table(findings: Iterable[Findings]) -> RenderableType:
+def headline_table(findings: Iterable[ExperimentResult]) -> RenderableType:
     """Label, paper and ours of every finding, for ``rich``'s ``Console.print``.
 
     Long text is wrapped; rows of findings with a warning are marked ``(!)`` and the warning is
@@ -22,7 +22,8 @@ def headline_table(findings: Iterable[Findings]) -> RenderableType:
     Examples
     --------
     >>> from rich.console import Console
-    >>> found = Findings("a/b", "A", "", "", {}, headline=[("Regret saved", "41 %", "39 %")])
+    >>> rows = [("Regret saved", "41 %", "39 %")]
+    >>> found = ExperimentResult("a/b", "A", "", "", {}, headline=rows)
     >>> Console(width=40).print(headline_table([found]))  # doctest: +NORMALIZE_WHITESPACE
      what          paper   ours
     ─────────────────────────────

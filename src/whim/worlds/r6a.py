@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
+import itertools
 from collections.abc import Iterable, Iterator
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from whim.files import write_atomic
 from whim.types import F64, I64
 
 __all__ = ["Block", "write_blocks"]
@@ -30,20 +33,37 @@ def write_blocks(
     """Write the events of all blocks to the paths in turn, each an even share of them."""
     items = [_item(int(i), y) for i, y in zip(ids, features, strict=True)]
     ends = [events * (i + 1) // len(paths) for i in range(len(paths))]
+    pieces = _pieces(blocks, ids, items, ends)
+    for at, group in itertools.groupby(pieces, key=itemgetter(0)):
+        write_atomic(paths[at], partial(_write, group, paths[at].suffix == ".gz"))
+
+
+def _pieces(
+    blocks: Iterable[Block], ids: I64, items: list[bytes], ends: list[int]
+) -> Iterator[tuple[int, bytes | memoryview]]:
+    """Text of some lines, and the number of the file that it belongs to."""
     done, at = 0, 0
-    with contextlib.ExitStack() as files:
-        out = files.enter_context(_whole_file(paths[0]))
-        for block in blocks:
-            tail = b" " + b" ".join(items[a] for a in block[4]) + b"\n"
-            low, count = 0, len(block[0])
-            while low < count:
-                high = min(count, low + LINES, low + ends[at] - done)
-                out.write(_lines(block, low, high, ids, tail))
-                done, low = done + high - low, high
-                if done == ends[at] and done < events:
-                    files.close()
-                    at += 1
-                    out = files.enter_context(_whole_file(paths[at]))
+    yield at, b""
+    for block in blocks:
+        tail = b" " + b" ".join(items[a] for a in block[4]) + b"\n"
+        low, count = 0, len(block[0])
+        while low < count:
+            high = min(count, low + LINES, low + ends[at] - done)
+            yield at, _lines(block, low, high, ids, tail)
+            done, low = done + high - low, high
+            if done == ends[at] and done < ends[-1]:
+                at += 1
+                yield at, b""
+
+
+def _write(pieces: Iterable[tuple[int, bytes | memoryview]], packed: bool, file: BinaryIO) -> None:
+    # no name and no time inside a gzip file: same events, same bytes
+    packer = gzip.GzipFile("", "wb", compresslevel=1, fileobj=file, mtime=0) if packed else None
+    out: Any = packer or file
+    for _, text in pieces:
+        out.write(text)
+    if packer is not None:
+        packer.close()
 
 
 def _item(article: int, y: F64) -> bytes:
@@ -71,20 +91,3 @@ def _digits(out: npt.NDArray[np.uint8], numbers: I64) -> None:
     for column in range(out.shape[1] - 1, -1, -1):
         out[:, column] = 48 + numbers % 10
         numbers = numbers // 10
-
-
-@contextlib.contextmanager
-def _whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that gets its name once it is complete."""
-    part = path.with_name(path.name + ".part")
-    try:
-        with contextlib.ExitStack() as files:
-            out: Any = files.enter_context(part.open("wb"))
-            if path.suffix == ".gz":  # no name and no time inside: same events, same bytes
-                out = files.enter_context(
-                    gzip.GzipFile("", "wb", compresslevel=1, fileobj=out, mtime=0)
-                )
-            yield out
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

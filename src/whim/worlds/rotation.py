@@ -32,8 +32,8 @@ class Rotation:
 
     def pool_of(self, horizon: int) -> I64:
         """(T,): the pool of each step."""
-        found: I64 = np.searchsorted(self.starts, np.arange(horizon), side="right") - 1
-        return found
+        pools: I64 = np.searchsorted(self.starts, np.arange(horizon), side="right") - 1
+        return pools
 
     @property
     def offsets(self) -> I64:

@@ -94,6 +94,11 @@ class CompiledPolicy(Policy):
         status: int = self._kernels.finish.call(self._bound, self._step, slot)
         return status
 
+    def _warm_finish(self, slot: int) -> None:
+        """Compile what an update rarely needs; on a copy that is thrown away."""
+        if self._kernels.has_finish:
+            self._finish(slot)
+
     def _observe_many(
         self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
     ) -> tuple[int, int]:

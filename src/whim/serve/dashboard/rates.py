@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from whim.evaluate import Interval
-from whim.evaluate.replayed import _rate
+from whim.evaluate.intervals import rate_interval
 from whim.serve.state.stats import MICRO, Bin, Stats
 
 __all__ = ["Rates", "lift", "now", "over", "rate", "series", "settled", "spark_values"]
@@ -52,7 +52,7 @@ def rate(n: float, total: float, squares: float) -> Interval | None:
     """Mean reward with its interval; None of nothing."""
     if n <= 0:
         return None
-    return _rate(n, total, squares)
+    return rate_interval(n, total, squares)
 
 
 def lift(ours: Bin) -> Interval | None:

@@ -1,4 +1,4 @@
-"""How a curve looks: one slot a label, kept through a report; colours that colour-blind eyes part.
+"""How a curve looks: one slot per label, kept through a report; colours for colour-blind eyes too.
 
 The six colours differ by at least 22 (CIE 1976 ΔE) in each pair, for normal sight and under
 simulated protanopia, deuteranopia and tritanopia; each stands 3:1 or more against its ground.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from whim.experiments.findings import Curve, Figure
+from whim.experiments.result import Curve, Figure
 
 __all__ = ["DARK", "LIGHT", "MARKERS", "colour_name", "dashes", "marker", "slots", "swatch"]
 
@@ -69,7 +69,7 @@ def slots(figures: Iterable[Figure]) -> dict[str, int]:
         ]
         for figure in figures
     ]
-    found: dict[str, int] = {}
+    slot_of: dict[str, int] = {}
     for grey in (False, True):
         meets: dict[str, set[str]] = {}
         for panel in panels:
@@ -77,17 +77,17 @@ def slots(figures: Iterable[Figure]) -> dict[str, int]:
                 meets.setdefault(label, set()).update(panel[grey])
         used: Counter[int] = Counter()
         for label, others in meets.items():
-            if label in found:  # grey here, a policy there: it stays a policy
+            if label in slot_of:  # grey here, a policy there: it stays a policy
                 continue
-            taken = {found[other] for other in others if other in found}
+            taken = {slot_of[other] for other in others if other in slot_of}
             if grey:
-                found[label] = next(s for s in range(-1, -2 - len(others), -1) if s not in taken)
+                slot_of[label] = next(s for s in range(-1, -2 - len(others), -1) if s not in taken)
                 continue
             free = [s for s in range(len(others) + COLOURS) if s not in taken]
             # a new colour before a new dash, the least used colour before the others
-            found[label] = min(free, key=lambda s: (s // COLOURS, used[s], s))
-            used[found[label]] += 1
-    return found
+            slot_of[label] = min(free, key=lambda s: (s // COLOURS, used[s], s))
+            used[slot_of[label]] += 1
+    return slot_of
 
 
 def colour_name(slot: int) -> str:

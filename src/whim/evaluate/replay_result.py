@@ -13,26 +13,26 @@ import numpy.typing as npt
 from whim import checks
 from whim.evaluate.intervals import (
     Interval,
+    Z,
     bootstrap,
     mean_interval,
+    normal_interval,
     of_one_log,
-    proportion,
+    rate_interval,
     ratio_interval,
 )
-from whim.evaluate.outcome import axes, columns, write_frames
+from whim.evaluate.simulation_result import axes, columns, frame, write_frames
 from whim.types import F64, ArmId
 
 if TYPE_CHECKING:
     import polars
     from matplotlib.figure import Figure
 
-__all__ = ["ReplayResult", "Replayed"]
-
-_Z = 1.959963984540054
+__all__ = ["ReplayResult", "ReplayRun"]
 
 
 @dataclass(slots=True)
-class Replayed:
+class ReplayRun:
     """One policy over one sample of a log.
 
     Attributes
@@ -56,7 +56,7 @@ class Replayed:
     corrected: F64 = field(default_factory=lambda: np.zeros(3))
 
     @classmethod
-    def empty(cls, bins: int) -> Replayed:
+    def empty(cls, bins: int) -> ReplayRun:
         """Nothing seen yet."""
         return cls(np.zeros(bins), np.zeros(bins), np.zeros(bins), np.zeros(bins))
 
@@ -98,7 +98,7 @@ class Replayed:
     @property
     def interval(self) -> Interval:
         """``rate`` with its interval from the events of this run alone."""
-        return _rate(self.matched, self.total, float(self.bin_squares.sum()))
+        return rate_interval(self.matched, self.total, float(self.bin_squares.sum()))
 
     def estimates(self) -> dict[str, Interval]:
         """Value of the policy from all events, matched or not: IPS, SNIPS, doubly robust.
@@ -108,35 +108,21 @@ class Replayed:
         """
         n = self.events
         w, ww, wr, wrwr, wwr = self.weights.tolist()
-        found = {}
+        estimates = {}
         if n and w:
-            found["ips"] = _normal(wr / n, wrwr / n - (wr / n) ** 2, n)
+            estimates["ips"] = normal_interval(wr / n, wrwr / n - (wr / n) ** 2, n)
             value = wr / w
             residual = wrwr - 2 * value * wwr + value**2 * ww
-            spread = _Z * math.sqrt(max(residual, 0.0)) / w
-            found["snips"] = Interval(value, value - spread, value + spread)
+            spread = Z * math.sqrt(max(residual, 0.0)) / w
+            estimates["snips"] = Interval(value, value - spread, value + spread)
         total, squares, count = self.corrected.tolist()
         if count:
             mean = total / count
-            found["dr"] = _normal(mean, squares / count - mean**2, int(count))
-        return found
+            estimates["dr"] = normal_interval(mean, squares / count - mean**2, int(count))
+        return estimates
 
 
-def _rate(n: float, total: float, squares: float) -> Interval:
-    """Mean of n rewards, from their sum and that of their squares: Wilson's interval for clicks."""
-    if squares == total:  # every reward is 0 or 1
-        return proportion(total, n)
-    if n < 2:  # one reward says nothing of their spread
-        return Interval(total, math.nan, math.nan)
-    return _normal(total / n, squares / n - (total / n) ** 2, int(n))
-
-
-def _normal(mean: float, variance: float, n: int) -> Interval:
-    spread = _Z * math.sqrt(max(variance, 0.0) / n)
-    return Interval(mean, mean - spread, mean + spread)
-
-
-def _beyond(ours: Replayed, theirs: Replayed) -> Interval:
+def _beyond(ours: ReplayRun, theirs: ReplayRun) -> Interval:
     """One run's rate over another's, minus one; the parts of the log are drawn anew."""
     sums = [part for run in (ours, theirs) for part in (run.bin_total, run.bin_matched)]
     parts = np.column_stack(sums)
@@ -155,20 +141,20 @@ class ReplayResult:
     """What each policy earned: ``settings`` of the replay and ``runs`` by label.
 
     ``separate`` tells that each run has a log of its own. Runs of one log share its chance: what
-    the log itself leaves open, as told by the events of one run, is then added to the interval.
+    the log itself leaves open, as the events of one run show it, is then added to the interval.
     """
 
     settings: dict[str, Any]
-    runs: dict[str, list[Replayed]]
+    runs: dict[str, list[ReplayRun]]
     separate: bool = False
 
     def rate(self, label: str) -> Interval:
         """Click rate: over runs if there are several, else from the events of the one."""
-        found = self.runs[label]
-        if len(found) == 1:
-            return found[0].interval
-        over_runs = mean_interval(np.array([run.rate for run in found]))
-        return self._with_the_log_s(over_runs, [run.interval for run in found])
+        runs = self.runs[label]
+        if len(runs) == 1:
+            return runs[0].interval
+        over_runs = mean_interval(np.array([run.rate for run in runs]))
+        return self._with_the_log_s(over_runs, [run.interval for run in runs])
 
     def _with_the_log_s(self, over_runs: Interval, single: list[Interval]) -> Interval:
         """Widen an interval over runs of one log by what all of the log leaves open."""
@@ -188,29 +174,29 @@ class ReplayResult:
         single = [_beyond(a, b) for a, b in zip(ours, theirs, strict=True)]
         if len(ours) == 1:
             return single[0]
-        found = ratio_interval(
+        ratio = ratio_interval(
             np.array([run.rate for run in ours]), np.array([run.rate for run in theirs])
         )
-        over_runs = Interval(found.value - 1, found.low - 1, found.high - 1)
+        over_runs = Interval(ratio.value - 1, ratio.low - 1, ratio.high - 1)
         return self._with_the_log_s(over_runs, single)
 
     def rows(self, baseline: str | None = None) -> list[dict[str, Any]]:
-        """One row a policy; ``relative`` is against ``baseline``, by default the first policy."""
+        """One row per policy; ``relative`` is against ``baseline``, by default the first policy."""
         labels = list(self.runs)
         base = checks.choice("baseline", baseline or labels[0], tuple(labels))
         rows = []
-        for label, found in self.runs.items():
+        for label, runs in self.runs.items():
             row: dict[str, Any] = {"policy": label}
             row |= columns("ctr", self.rate(label))
             row |= columns("relative", self.relative(label, base))
             row |= {
-                "events": sum(run.events for run in found),
-                "matched": sum(run.matched for run in found),
-                "reward": sum(run.total for run in found),
-                "changes": sum(len(run.changes) for run in found) / len(found),
+                "events": sum(run.events for run in runs),
+                "matched": sum(run.matched for run in runs),
+                "reward": sum(run.total for run in runs),
+                "changes": sum(len(run.changes) for run in runs) / len(runs),
             }
             for name in ("ips", "snips", "dr"):
-                each = [run.estimates().get(name) for run in found]
+                each = [run.estimates().get(name) for run in runs]
                 known = [one for one in each if one is not None]
                 if len(known) == 1:
                     row |= columns(name, known[0])
@@ -222,9 +208,7 @@ class ReplayResult:
 
     def table(self, baseline: str | None = None) -> polars.DataFrame:
         """``rows`` as a frame."""
-        import polars
-
-        return polars.DataFrame(self.rows(baseline))
+        return frame(self.rows(baseline))
 
     def over_time(self, label: str, *, cumulative: bool = True) -> list[dict[str, float]]:
         """The rate in each part of the log, or up to its end, with interval and counts."""
@@ -239,35 +223,32 @@ class ReplayResult:
             if n == 0:
                 continue
             if len(matched) > 1 and (matched[:, b] > 0).all():
-                found = self._with_the_log_s(
+                interval = self._with_the_log_s(
                     mean_interval(total[:, b] / matched[:, b]),
                     [
-                        _rate(*sums)
+                        rate_interval(*sums)
                         for sums in zip(matched[:, b], total[:, b], squares[:, b], strict=True)
                     ],
                 )
             else:
-                found = _rate(n, sum_, float(squares[:, b].sum()))
-            point = columns("ctr", found) | {"matched": n, "reward": sum_}
+                interval = rate_interval(n, sum_, float(squares[:, b].sum()))
+            point = columns("ctr", interval) | {"matched": n, "reward": sum_}
             points.append({"share": (b + 1) / matched.shape[1]} | point)
         return points
 
     def changes(self) -> polars.DataFrame:
         """Every change reported: policy, run, event of the log, arm, step, statistic."""
-        import polars
-
         rows = [
             {"policy": label, "run": r, "event": at, "arm": None if arm is None else str(arm)}
             | {"step": step, "statistic": statistic}
-            for label, found in self.runs.items()
-            for r, run in enumerate(found)
+            for label, runs in self.runs.items()
+            for r, run in enumerate(runs)
             for at, arm, step, statistic in run.changes
         ]
         schema = {
-            "policy": polars.String, "run": polars.Int64, "event": polars.Int64,
-            "arm": polars.String, "step": polars.Int64, "statistic": polars.Float64,
+            "policy": str, "run": int, "event": int, "arm": str, "step": int, "statistic": float,
         }  # fmt: skip
-        return polars.DataFrame(rows, schema=schema)
+        return frame(rows, schema)
 
     def plot(self) -> Figure:
         """The average click rate so far against the share of the log seen, with 95 % bands."""
@@ -285,15 +266,13 @@ class ReplayResult:
 
     def save(self, folder: str | Path) -> Path:
         """Write ``over_time.parquet``, ``changes.parquet`` and ``result.json`` into a folder."""
-        import polars
-
         points = [
             {"policy": label, **point} for label in self.runs for point in self.over_time(label)
         ]
         numbers = ("share", "ctr", "ctr_low", "ctr_high", "matched", "reward")
-        schema = {"policy": polars.String} | dict.fromkeys(numbers, polars.Float64)
+        schema: dict[str, type] = {"policy": str} | dict.fromkeys(numbers, float)
         return write_frames(
             folder,
             {"settings": self.settings, "policies": self.rows()},
-            {"over_time": polars.DataFrame(points, schema=schema), "changes": self.changes()},
+            {"over_time": frame(points, schema), "changes": self.changes()},
         )

@@ -65,6 +65,20 @@ def whole(data: U8, i: int) -> tuple[int, int]:
 
 
 @jit
+def exponent(data: U8, i: int) -> tuple[int, int, bool]:
+    """What stands after an ``e``, the place after it, and whether there were any digits."""
+    down = data[i] == 45
+    if down or data[i] == 43:
+        i += 1
+    start = i
+    value = 0
+    while 48 <= data[i] <= 57:
+        value = min(value * 10 + (data[i] - 48), 100_000_000)
+        i += 1
+    return (-value if down else value), i, i > start
+
+
+@jit
 def number(data: U8, i: int) -> tuple[float, int, int]:
     """A decimal number, the place after it, and whether it still needs the slow, exact way.
 
@@ -98,18 +112,10 @@ def number(data: U8, i: int) -> tuple[float, int, int]:
     if i - start - point <= 0:
         return 0.0, i, NONE
     if data[i] == 101 or data[i] == 69:
-        i += 1
-        down = data[i] == 45
-        if down or data[i] == 43:
-            i += 1
-        first = i
-        exponent = 0
-        while 48 <= data[i] <= 57:
-            exponent = min(exponent * 10 + (data[i] - 48), 100_000_000)
-            i += 1
-        if i == first:
+        more, i, some = exponent(data, i + 1)
+        if not some:
             return 0.0, i, NONE
-        power += -exponent if down else exponent
+        power += more
     if not ends(data, i):
         return 0.0, i, NONE
     sign = -1.0 if negative else 1.0

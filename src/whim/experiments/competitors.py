@@ -1,7 +1,7 @@
 """The detectors of ``beyond/detection``, and the settings among which each may choose.
 
-The score test is what a user gets who sets nothing. Every rival with a setting gets the best of a
-small grid, judged by regret on worlds of other seeds than those shown.
+The score test is what a user gets who sets nothing. Every competitor with a setting gets the best
+of a small grid, judged by regret on worlds of other seeds than those shown.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from typing import Any, NamedTuple
 import whim.policies as whim
 from whim.evaluate import simulate
 from whim.evaluate.simulate import Maker
-from whim.evaluate.tasks import Told
+from whim.evaluate.tasks import OracleMaker
 from whim.experiments.options import Options
 from whim.worlds import World
 
-__all__ = ["OURS", "PAPERS", "TOLD", "Case", "Rival", "rivals", "tune"]
+__all__ = ["ORACLE", "OURS", "PAPERS", "Case", "Competitor", "competitors", "tune"]
 
-OURS, PAPERS, TOLD = "Score test, default", "Paper's test, δ = 0.35", "Told the truth"
+OURS, PAPERS, ORACLE = "Score test, default", "Paper's test, δ = 0.35", "Oracle"
+_WINDOWS = (500, 1000, 2000, 4000)
 _OTHER_SEEDS = 1_000_003  # added to the seed of the runs that are shown
 
 
 class Case(NamedTuple):
-    """A world, and what of it policies are told: α, and whether rewards are clicks."""
+    """A world, and what policies know of it: α, and whether rewards are clicks."""
 
     title: str
     world: World
@@ -33,7 +34,7 @@ class Case(NamedTuple):
     like: str = ""  # title of the case whose settings are used; none: it has its own
 
 
-class Rival(NamedTuple):
+class Competitor(NamedTuple):
     """How a policy is made for a case and settings, the settings to choose from, if it detects."""
 
     make: Callable[[Case, dict[str, Any]], Maker]
@@ -41,28 +42,28 @@ class Rival(NamedTuple):
     detects: bool = True
 
 
-def rivals(case: Case) -> dict[str, Rival]:
+def competitors(case: Case) -> dict[str, Competitor]:
     """Every policy for a case, by label."""
     some = _CLICKS if case.clicks else _REWARDS
     papers = {"window": 1000, "threshold": 0.025} if case.clicks else _PAPER
-    found = {
-        OURS: Rival(_ps, [{}]),
-        "Paper's test, δ = 0.025" if case.clicks else PAPERS: Rival(_ps, [papers]),
-        "Paper's test, tuned": Rival(_ps, some["mean"]),
-        "CUSUM": Rival(_watched, some["cusum"]),
-        "Page-Hinkley": Rival(_watched, some["page-hinkley"]),
-        "ADWIN": Rival(_watched, some["adwin"]),
-        "Modified PSLinUCB": Rival(_modified, some["modified"]),
-        "M-UCB": Rival(lambda case, s: whim.MUCB(**s), some["mucb"]),
-        "CUSUM-UCB": Rival(lambda case, s: whim.CUSUMUCB(**s), some["cusum-ucb"]),
+    policies = {
+        OURS: Competitor(_ps, [{}]),
+        "Paper's test, δ = 0.025" if case.clicks else PAPERS: Competitor(_ps, [papers]),
+        "Paper's test, tuned": Competitor(_ps, some["mean"]),
+        "CUSUM": Competitor(_watched, some["cusum"]),
+        "Page-Hinkley": Competitor(_watched, some["page-hinkley"]),
+        "ADWIN": Competitor(_watched, some["adwin"]),
+        "Modified PSLinUCB": Competitor(_modified, some["modified"]),
+        "M-UCB": Competitor(lambda case, s: whim.MUCB(**s), some["mucb"]),
+        "CUSUM-UCB": Competitor(lambda case, s: whim.CUSUMUCB(**s), some["cusum-ucb"]),
     }
     if case.world.n_item_features:
-        found |= _with_features(case)
-    return found | {
-        "Sliding window": Rival(_sliding, [{"window": w} for w in (500, 1000, 2000, 4000)], False),
-        "Discounting": Rival(_fading, [{"gamma": 1 - 1 / n} for n in (500, 1000, 2000)], False),
-        "LinUCB": Rival(lambda case, s: whim.LinUCBDisjoint(**_own(case)), [{}], False),
-        TOLD: Rival(lambda case, s: Told("linucb-disjoint", _own(case)), [{}], False),
+        policies |= _with_features(case)
+    return policies | {
+        "Sliding window": Competitor(_sliding, [{"window": w} for w in _WINDOWS], False),
+        "Discounting": Competitor(_fading, [{"gamma": 1 - 1 / w} for w in _WINDOWS[:3]], False),
+        "LinUCB": Competitor(lambda case, s: whim.LinUCBDisjoint(**_own(case)), [{}], False),
+        ORACLE: Competitor(lambda case, s: OracleMaker("linucb-disjoint", _own(case)), [{}], False),
     }
 
 
@@ -71,15 +72,15 @@ def tune(
     options: Options,
     runs: int,
     advance: Callable[[int], None],
-    among: dict[str, Rival] | None = None,
+    among: dict[str, Competitor] | None = None,
 ) -> dict[str, dict[str, list[tuple[dict[str, Any], float, float]]]]:
-    """By case and rival: its settings with mean regret and false alarms a play, the best first.
+    """By case and competitor: its settings with mean regret and false alarms per play, best first.
 
-    Of every rival with more than one setting, unless ``among`` names others.
+    Of every competitor with more than one setting, unless ``among`` names others.
     """
-    found: dict[str, dict[str, list[tuple[dict[str, Any], float, float]]]] = {}
+    tuned: dict[str, dict[str, list[tuple[dict[str, Any], float, float]]]] = {}
     for done, case in enumerate(cases):
-        choices = among or {b: r for b, r in rivals(case).items() if len(r.grid) > 1}
+        choices = among or {b: r for b, r in competitors(case).items() if len(r.grid) > 1}
         names = {
             (label, i): f"{label} {i}" for label, r in choices.items() for i in range(len(r.grid))
         }
@@ -90,17 +91,17 @@ def tune(
             horizon=case.horizon, runs=runs, seed=options.seed + _OTHER_SEEDS, points=1,
             jobs=options.jobs,
         )  # fmt: skip
-        found[case.title] = {}
-        for label, rival in choices.items():
+        tuned[case.title] = {}
+        for label, competitor in choices.items():
             tried = []
-            for i, settings in enumerate(rival.grid):
+            for i, settings in enumerate(competitor.grid):
                 name = names[label, i]
                 alarms = sum(d.false_alarms for d in result.detections[name])
                 regret = float(result.regret[name][:, -1].mean())
                 tried.append((settings, regret, alarms / (runs * case.horizon)))
-            found[case.title][label] = sorted(tried, key=lambda one: one[1])
+            tuned[case.title][label] = sorted(tried, key=lambda one: one[1])
         advance(done + 1)
-    return found
+    return tuned
 
 
 def _own(case: Case) -> dict[str, Any]:
@@ -131,7 +132,7 @@ def _fading(case: Case, s: dict[str, Any]) -> Maker:
     return whim.DLinUCB(**_own(case), **s)
 
 
-def _with_features(case: Case) -> dict[str, Rival]:
+def _with_features(case: Case) -> dict[str, Competitor]:
     """Policies that look at the arms' features."""
     both = _both(case)
     sigma = 0.2 if case.clicks else 0.3
@@ -140,15 +141,15 @@ def _with_features(case: Case) -> dict[str, Rival]:
         {"window": 1200, "threshold": 0.03} if case.clicks else {"window": 100, "threshold": 0.4}
     )
     found = {
-        "Hybrid score test, default": Rival(lambda case, s: whim.PSLinUCBHybrid(**both), [{}]),
-        f"Hybrid paper's test, δ = {papers['threshold']}": Rival(
+        "Hybrid score test, default": Competitor(lambda case, s: whim.PSLinUCBHybrid(**both), [{}]),
+        f"Hybrid paper's test, δ = {papers['threshold']}": Competitor(
             lambda case, s: whim.PSLinUCBHybrid(**both, **s), [papers]
         ),
-        "DenBand": Rival(
+        "DenBand": Competitor(
             lambda case, s: whim.DenBand(**both, payoff="cross", sigma=sigma, **s),
             [{"gate_threshold": g, "delta_l": b} for g in gates for b in (g / 2, g)],
         ),
-        "dLinUCB": Rival(
+        "dLinUCB": Competitor(
             lambda case, s: whim.DynamicLinUCB(**both, payoff="cross", sigma=sigma, **s),
             [{"tau": tau, "delta1": p} for tau in (100, 500) for p in (0.01, 0.1)],
         ),

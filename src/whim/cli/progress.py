@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -76,9 +77,11 @@ class Stages:
 
 
 def processes(jobs: int, steps: float) -> int:
-    """``jobs``; where it is -1 and there are few steps to do, 1: the result is the same.
+    """``jobs``; where it is -1, 1 if there are few steps or joblib is missing: the same result.
 
     >>> processes(-1, 1e5), processes(-1, 1e8), processes(2, 1e5)
     (1, -1, 2)
     """
-    return 1 if jobs == -1 and steps < _SMALL else jobs
+    if jobs != -1:
+        return jobs
+    return 1 if steps < _SMALL or find_spec("joblib") is None else -1

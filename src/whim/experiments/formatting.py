@@ -5,9 +5,19 @@ from __future__ import annotations
 import math
 
 from whim.evaluate import Band, Interval, SimulationResult, band
-from whim.experiments.findings import Curve, Figure
+from whim.experiments.result import Curve, Figure
 
-__all__ = ["between", "count", "curve", "percent", "rate", "regret_over_time", "whole"]
+__all__ = [
+    "between",
+    "count",
+    "curve",
+    "fixed",
+    "is_telling",
+    "percent",
+    "rate",
+    "regret_over_time",
+    "whole",
+]
 
 
 def whole(i: Interval) -> str:
@@ -16,7 +26,7 @@ def whole(i: Interval) -> str:
     >>> whole(Interval(2632.4, 2400.8, 2869.9))
     '2,632 [2,401, 2,870]'
     """
-    return f"{i.value:,.0f}" + between(f"{i.low:,.0f}", f"{i.high:,.0f}")
+    return (f"{i.value:,.0f}" + between(f"{i.low:,.0f}", f"{i.high:,.0f}")).replace("-", "−")
 
 
 def between(low: str, high: str) -> str:
@@ -42,6 +52,16 @@ def _hundredths(share: float, digits: int, signed: bool) -> str:
     return text.lstrip("+-") if zero else text.replace("-", "−")
 
 
+def fixed(i: Interval, digits: int = 2) -> str:
+    """A number with so many decimals, such as ``0.52 [0.49, 0.55]``.
+
+    >>> fixed(Interval(0.5213, 0.49, 0.55))
+    '0.52 [0.49, 0.55]'
+    """
+    value, low, high = (f"{part:.{digits}f}".replace("-", "−") for part in i)
+    return value + between(low, high)
+
+
 def rate(i: Interval) -> str:
     """A click rate, such as ``0.0564 [0.0559, 0.0569]``.
 
@@ -50,7 +70,20 @@ def rate(i: Interval) -> str:
     """
     if math.isnan(i.value):
         return "–"
-    return f"{i.value:.4f}" + between(f"{i.low:.4f}", f"{i.high:.4f}")
+    return fixed(i, 4)
+
+
+def is_telling(i: Interval) -> bool:
+    """Whether a gain is worth a line of a quick run: its sign is clear, or it is surely small.
+
+    >>> is_telling(Interval(0.02, 0.01, 0.03)), is_telling(Interval(0.02, -0.2, 0.24))
+    (True, False)
+    >>> is_telling(Interval(0.0, -0.01, 0.01)), is_telling(Interval(0.0, 0.0, 0.0))
+    (True, False)
+    """
+    if not i.low < i.high:  # the runs cannot differ: the same choices, or a single run
+        return False
+    return i.low > 0 or i.high < 0 or i.high - i.low <= 0.1
 
 
 def count(value: float, digits: int = 1) -> str:
@@ -62,11 +95,11 @@ def count(value: float, digits: int = 1) -> str:
     return f"{value:,.{digits}f}"
 
 
-def curve(label: str, x: list[float], found: Band, style: str = "line") -> Curve:
+def curve(label: str, x: list[float], points: Band, style: str = "line") -> Curve:
     """A line with its band."""
     return Curve(
-        label, [float(v) for v in x], found.value.tolist(), found.low.tolist(),
-        found.high.tolist(), style,
+        label, [float(v) for v in x], points.value.tolist(), points.low.tolist(),
+        points.high.tolist(), style,
     )  # fmt: skip
 
 

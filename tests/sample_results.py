@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from whim.experiments import Curve, Figure, Findings, Table
+from whim.experiments import Curve, ExperimentResult, Figure, Table
 
 NAN = math.nan
 
@@ -18,7 +18,7 @@ def regret_figure(title: str, *, points: int = 200, horizon: int = 20_000) -> Fi
     shapes = {
         "LinUCB": 0.115 * steps,
         "PSLinUCB": 0.055 * steps + 18 * np.log1p(within / 40),
-        "told the truth": 0.021 * steps + 9 * np.log1p(within / 30),
+        "oracle": 0.021 * steps + 9 * np.log1p(within / 30),
     }
     curves = [
         Curve(label, steps.tolist(), mean.tolist(), (0.93 * mean).tolist(), (1.07 * mean).tolist())
@@ -33,7 +33,7 @@ def regret_figure(title: str, *, points: int = 200, horizon: int = 20_000) -> Fi
     )
 
 
-def synthetic() -> Findings:
+def synthetic() -> ExperimentResult:
     settings = {
         "runs": 100,
         "horizon": 20_000,
@@ -45,7 +45,7 @@ def synthetic() -> Findings:
         },
         "checkpoints": list(range(0, 20_001, 1000)),
     }
-    return Findings(
+    return ExperimentResult(
         "synthetic/disjoint",
         "Synthetic data, disjoint model",
         "PSLinUCB loses about half of LinUCB's regret when arms change at their own times, and "
@@ -70,7 +70,7 @@ def synthetic() -> Findings:
                         "52 %",
                         "78 of 90",
                     ],
-                    ["told the truth", "431 [402, 460]", "428 [399, 457]", "81 %", "90 of 90"],
+                    ["oracle", "431 [402, 460]", "428 [399, 457]", "81 %", "90 of 90"],
                 ],
                 caption="Means with 95 % bootstrap intervals over 100 runs.",
                 highlight=[1],
@@ -85,7 +85,7 @@ def synthetic() -> Findings:
     )
 
 
-def yahoo() -> Findings:
+def yahoo() -> ExperimentResult:
     hours = np.arange(0, 48, dtype=float)
     policies = ["Random", "LinUCB", "dLinUCB", "D-LinUCB", "PSLinUCB", "PSLinUCB hybrid"]
     bins = []
@@ -106,7 +106,7 @@ def yahoo() -> Findings:
         ["PSLinUCB, hybrid", "0.0548", "0.0541 [0.0535, 0.0547]", "+51.1 %"],
         ["Oracle of a day", "n/a", "−", "-3.2 %"],
     ]
-    return Findings(
+    return ExperimentResult(
         "yahoo/table-1",
         "Yahoo! front page, click-through rates",
         "By replay, PSLinUCB has the highest click-through rate of the policies compared.",
@@ -148,7 +148,7 @@ def yahoo() -> Findings:
     )
 
 
-def theorem() -> Findings:
+def theorem() -> ExperimentResult:
     horizons = np.array([1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6])
     regret = 3.1 * horizons**0.52
     slope = Curve("slope ½", [1e3, 1e6], [80, 80 * math.sqrt(1e3)], style="reference")
@@ -169,7 +169,7 @@ def theorem() -> Findings:
         (1.1 * lin).tolist(),
         "points",
     )
-    return Findings(
+    return ExperimentResult(
         "beyond/theorem",
         "Beyond the paper: regret grows as the theorem says",
         "On log-log axes PSLinUCB's regret has a slope of 0.52 [0.49, 0.55]; the theorem says ½.",
@@ -190,7 +190,7 @@ def theorem() -> Findings:
     )
 
 
-def odd() -> Findings:
+def odd() -> ExperimentResult:
     """Every odd case at once."""
     long = "A policy whose label is so long that nobody would want it in a legend, " * 2
     x = [1.0, 2.0, 3.0, 4.0, 5.0]
@@ -237,7 +237,7 @@ def odd() -> Findings:
         Figure("No curves", "x", "y", []),
         Figure("Constant", "x", "y", [Curve("same", x, [1_234_567.0] * 5, style="points")]),
     ]
-    return Findings(
+    return ExperimentResult(
         "Odd/<b>ünïcode</b> 日本",
         "<script>alert('title')</script> & “quotes”",
         "Text with <b>tags</b>, an & and ünïcode 日本語 🙂.",
@@ -261,5 +261,5 @@ def odd() -> Findings:
     )
 
 
-def every() -> list[Findings]:
+def every() -> list[ExperimentResult]:
     return [synthetic(), yahoo(), theorem(), odd()]

@@ -1,4 +1,4 @@
-"""``Findings``: what an experiment hands to the report; plain data, stored as JSON.
+"""``ExperimentResult``: what an experiment hands to the report; plain data, stored as JSON.
 
 A report is made from stored findings alone, so it can be made again, elsewhere and later.
 """
@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from whim.errors import InvalidInputError
+from whim.files import write_atomic
 
-__all__ = ["Curve", "Figure", "Findings", "Table"]
+__all__ = ["Curve", "ExperimentResult", "Figure", "Table"]
 
 FORMAT = 1
 
@@ -61,7 +62,7 @@ class Table:
 
 
 @dataclass(slots=True)
-class Findings:
+class ExperimentResult:
     """One experiment's outcome.
 
     Attributes
@@ -71,7 +72,7 @@ class Findings:
     title, summary
         A heading and one or two sentences that say what was found.
     command
-        What reproduces it.
+        What reproduces it; ``run`` fills it in, with the id and the seconds.
     settings
         Every parameter and seed, by name.
     differences
@@ -84,11 +85,11 @@ class Findings:
         How long it took.
     """
 
-    id: str
-    title: str
-    summary: str
-    command: str
-    settings: dict[str, Any]
+    id: str = ""
+    title: str = ""
+    summary: str = ""
+    command: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
     differences: list[str] = field(default_factory=list)
     warning: str = ""
     tables: list[Table] = field(default_factory=list)
@@ -99,12 +100,10 @@ class Findings:
     def save(self, path: Path) -> None:
         """Write as JSON, whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=1), "utf-8")
-        part.replace(path)
+        write_atomic(path, json.dumps({"format": FORMAT, **asdict(self)}, indent=1))
 
     @classmethod
-    def load(cls, path: Path) -> Findings:
+    def load(cls, path: Path) -> ExperimentResult:
         """Read what ``save`` wrote."""
         try:
             data = json.loads(path.read_text("utf-8"))
@@ -117,7 +116,11 @@ class Findings:
             ]
             data["headline"] = [(label, paper, ours) for label, paper, ours in data["headline"]]
             return cls(**data)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except KeyError as error:
             raise InvalidInputError(
-                f"{path} must be the findings of an experiment: {error}."
+                f"{path} must be the result of an experiment, got a file without {error}."
+            ) from error
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise InvalidInputError(
+                f"{path} must be the result of an experiment: {error}."
             ) from error

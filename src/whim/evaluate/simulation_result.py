@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from whim import checks
-from whim.errors import WhimError
 from whim.evaluate.detection import Detection
 from whim.evaluate.intervals import Band, band, gain, mean_interval
+from whim.extras import require
+from whim.files import write_atomic
 from whim.types import F64, I64
 
 if TYPE_CHECKING:
     import polars
     from matplotlib.figure import Figure
 
-__all__ = ["SimulationResult", "axes", "columns", "write_frames"]
+__all__ = ["SimulationResult", "axes", "columns", "finite", "frame", "write_frames"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class SimulationResult:
         return band(self.regret[label])
 
     def rows(self, baseline: str | None = None) -> list[dict[str, Any]]:
-        """One row a policy: estimates with intervals; saved regret is against ``baseline``.
+        """One row per policy: estimates with intervals; saved regret is against ``baseline``.
 
         The baseline is the first policy unless named.
         """
@@ -87,27 +89,19 @@ class SimulationResult:
 
     def table(self, baseline: str | None = None) -> polars.DataFrame:
         """``rows`` as a frame."""
-        import polars
-
-        return polars.DataFrame(self.rows(baseline))
+        return frame(self.rows(baseline))
 
     def curves(self) -> polars.DataFrame:
-        """Tidy: a row a policy, run and step, with the regret so far."""
-        import polars
-
+        """Tidy: a row per policy, run and step, with the regret so far."""
         runs = len(self.changes)
-        frames = [
-            polars.DataFrame(
-                {
-                    "policy": [label] * runs * len(self.steps),
-                    "run": np.repeat(np.arange(runs), len(self.steps)),
-                    "step": np.tile(self.steps, runs),
-                    "regret": regret.ravel(),
-                }
-            )
-            for label, regret in self.regret.items()
-        ]
-        return polars.concat(frames)
+        return frame(
+            {
+                "policy": np.repeat(list(self.regret), runs * len(self.steps)).tolist(),
+                "run": np.tile(np.repeat(np.arange(runs), len(self.steps)), len(self.regret)),
+                "step": np.tile(self.steps, runs * len(self.regret)),
+                "regret": np.concatenate([regret.ravel() for regret in self.regret.values()]),
+            }
+        )
 
     def plot(self) -> Figure:
         """Mean regret over time with 95 % bands."""
@@ -133,13 +127,16 @@ def columns(name: str, interval: tuple[float, float, float]) -> dict[str, float]
     return {name: value, f"{name}_low": low, f"{name}_high": high}
 
 
+def frame(data: Any, schema: Any = None) -> polars.DataFrame:
+    """Rows or columns as a frame."""
+    made: polars.DataFrame = require("polars", "logs", "Tables need").DataFrame(data, schema=schema)
+    return made
+
+
 def axes() -> tuple[Figure, Any]:
-    """A figure and its axes; matplotlib is asked for when it is missing."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise WhimError("Figures need matplotlib: pip install 'whim[plot]'.") from error
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    """A figure and its axes."""
+    made = require("matplotlib.figure", "plot", "Figures need")
+    figure: Figure = made.Figure(figsize=(7, 4.2), layout="constrained")
     ax = figure.subplots()
     ax.spines[["top", "right"]].set_visible(False)
     return figure, ax
@@ -152,20 +149,16 @@ def write_frames(
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     for name, frame in frames.items():
-        part = target / f".{name}.part"
-        frame.write_parquet(part)
-        part.replace(target / f"{name}.parquet")
-    part = target / ".result.part"
-    text = json.dumps(_finite(summary), indent=1, default=str, allow_nan=False)
-    part.write_text(text, "utf-8")
-    part.replace(target / "result.json")
+        write_atomic(target / f"{name}.parquet", frame.write_parquet)
+    text = json.dumps(finite(summary), indent=1, default=str, allow_nan=False)
+    write_atomic(target / "result.json", text)
     return target
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """The same with null for what JSON has no word for: nan and infinities."""
-    if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, Mapping):
+        return {str(name): finite(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(part) for part in value]
+        return [finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

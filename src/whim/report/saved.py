@@ -1,0 +1,167 @@
+"""What ``whim simulate --save`` and ``whim replay --save`` wrote, as results that a page shows."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from whim.errors import InvalidInputError
+from whim.evaluate import Interval, band
+from whim.experiments import formatting as fmt
+from whim.experiments.result import Curve, ExperimentResult, Figure, Table
+from whim.extras import require
+
+__all__ = ["is_saved_run", "read_saved_run"]
+
+Settings = dict[str, Any]
+Rows = list[dict[str, Any]]
+
+
+def is_saved_run(path: Path) -> bool:
+    """Whether a file is the ``result.json`` of a simulation or a replay."""
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(data, dict) and data.keys() == {"settings", "policies"}
+
+
+def read_saved_run(path: Path) -> ExperimentResult:
+    """The table, and the figure over time from the Parquet file beside it."""
+    data = json.loads(path.read_text("utf-8"))
+    try:
+        make = _replay if "log" in data["settings"] else _simulation
+        return make(path.parent, data["settings"], data["policies"])
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise InvalidInputError(
+            f"{path} must be what 'whim simulate --save' or 'whim replay --save' wrote, got one "
+            f"that is altered: {error!r}."
+        ) from error
+
+
+def _simulation(folder: Path, settings: Settings, rows: Rows) -> ExperimentResult:
+    labels, frame = list(settings["policies"]), _frame(folder / "curves.parquet")
+    curves = []
+    for label in labels:
+        own = frame.filter(frame["policy"] == label)
+        steps = own["step"].unique().sort().to_list()
+        regret = own.sort("run", "step")["regret"].to_numpy().reshape(-1, len(steps))
+        curves.append(fmt.curve(label, steps, band(regret)))
+    base, best = rows[0]["policy"], min(rows, key=lambda row: row["regret"])
+    runs, horizon = settings["runs"], settings["horizon"]
+    return ExperimentResult(
+        id=f"simulate/{settings['world'].get('kind', 'world')}",
+        title="Regret in a simulated world",
+        summary=f"{settings['world'].get('what', '')} The lowest regret over {runs} "
+        f"{'run' if runs == 1 else 'runs'} of {horizon:,} steps is that of {best['policy']}: "
+        f"{fmt.whole(_interval(best, 'regret'))}.".strip(),
+        command="",
+        settings=settings,
+        tables=[
+            Table(
+                "Regret and changes found",
+                ["policy", "regret", f"saved against {base}", "reward per step", "changes found",
+                 "false alarms", "median delay, steps"],
+                [_simulation_row(row, base) for row in rows],
+                "Means over runs with 95 % intervals; saved is the share of the regret, over "
+                "paired runs.",
+            )
+        ],
+        figures=[
+            Figure("Regret over time", "step", "regret: expected reward lost", curves,
+                   caption="Mean over runs with 95 % bands.")
+        ],
+    )  # fmt: skip
+
+
+def _simulation_row(row: Mapping[str, Any], base: str) -> list[str]:
+    reports = row["found"] or row["false_alarms"]
+    delay = row["delay_median"]
+    return [
+        row["policy"],
+        fmt.whole(_interval(row, "regret")),
+        "" if row["policy"] == base else fmt.percent(_interval(row, "saved")),
+        fmt.rate(_interval(row, "reward")),
+        f"{fmt.count(row['found'])} of {fmt.count(row['changes'])}" if reports else "",
+        fmt.count(row["false_alarms"]) if reports else "",
+        fmt.count(delay, 0) if delay is not None else "",
+    ]
+
+
+def _replay(folder: Path, settings: Settings, rows: Rows) -> ExperimentResult:
+    labels, frame = list(settings["policies"]), _frame(folder / "over_time.parquet")
+    curves = []
+    for label in labels:
+        own = frame.filter(frame["policy"] == label)
+        low = own["ctr_low"].fill_null(math.nan).to_list()
+        high = own["ctr_high"].fill_null(math.nan).to_list()
+        shares = (100 * own["share"]).to_list()
+        curves.append(Curve(label, shares, own["ctr"].to_list(), low, high))
+    base = rows[0]["policy"]
+    known = [row for row in rows if row["ctr"] is not None]
+    best = max(known, key=lambda row: row["ctr"]) if known else None
+    summary = f"{settings['events']:,} events, logging {settings['logging']}. "
+    if best is not None:
+        rate = fmt.rate(_interval(best, "ctr"))
+        summary += f"The highest average reward is that of {best['policy']}: {rate}."
+    tables = [
+        Table(
+            "What each policy would have earned",
+            ["policy", "average reward (CTR)", f"relative to {base}", "matched events",
+             "changes reported"],
+            [_replay_row(row, base) for row in rows],
+            "With 95 % intervals. An event counts where a policy chooses what was shown.",
+        )
+    ]  # fmt: skip
+    names = ("ips", "snips", "dr")
+    if settings["logging"] == "propensity":
+        cells = [
+            [
+                row["policy"],
+                *(fmt.rate(_interval(row, n)) if n in row else "" for n in names),
+            ]
+            for row in rows
+        ]
+        heads = ["policy", *map(str.upper, names)]
+        tables.append(Table("Estimates from all events", heads, cells, "With 95 % intervals."))
+    return ExperimentResult(
+        id=f"replay/{settings['log']}",
+        title=f"Replay of {settings['log']}",
+        summary=summary.strip(),
+        command="",
+        settings=settings,
+        tables=tables,
+        figures=[
+            Figure("Average reward over time", "share of the log, %", "average reward so far",
+                   curves, caption="Average over the matched events so far, with 95 % bands.")
+        ],
+    )  # fmt: skip
+
+
+def _replay_row(row: Mapping[str, Any], base: str) -> list[str]:
+    relative = fmt.percent(_interval(row, "relative"), 1, signed=True)
+    return [
+        row["policy"],
+        fmt.rate(_interval(row, "ctr")),
+        "" if row["policy"] == base else relative,
+        f"{row['matched']:,} of {row['events']:,}",
+        fmt.count(row["changes"]),
+    ]
+
+
+def _interval(row: Mapping[str, Any], name: str) -> Interval:
+    """Three columns of a row; JSON has null where there was no number."""
+    ends = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    return Interval(*(math.nan if end is None else end for end in ends))
+
+
+def _frame(path: Path) -> Any:
+    polars = require("polars", "logs", "Figures of saved results need")
+    try:
+        return polars.read_parquet(path)
+    except (OSError, polars.exceptions.PolarsError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidInputError(f"{path} must be a readable Parquet file: {reason}") from error

@@ -1,0 +1,20 @@
+"""The ``whim`` command: a module of its own, so that Ctrl-C is one line while whim is imported."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; bad input is one line and exit code 2, Ctrl-C is 130."""
+    try:
+        from whim.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        code: object = 130
+    except SystemExit as end:  # typer turns Ctrl-C within a verb into this
+        code = end.code
+    else:
+        return
+    if code == 130:
+        sys.stderr.write("\nwhim: interrupted\n")
+    sys.exit(code)  # type: ignore[arg-type]
