@@ -28,7 +28,8 @@ import whim
 from benchmarks.measure import Row, compare, emit, interleave, progress
 from benchmarks.peers.task import Task
 from benchmarks.peers.works import make
-from whim.policies.base.run_events import EACH, MATCH, EventBatch, run_events
+from whim.kernels.loops import EACH, MATCH, EventBatch
+from whim.policies.base.run_events import run_events
 
 __all__ = ["FLAGS", "library", "main", "rows"]
 

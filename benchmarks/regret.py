@@ -43,8 +43,9 @@ from benchmarks.references.common import (
     true_changes,
     work,
 )
+from whim.kernels.loops import EACH, EventBatch
 from whim.policies.base import CompiledPolicy
-from whim.policies.base.run_events import EACH, EventBatch, run_events
+from whim.policies.base.run_events import run_events
 from whim.policies.registry import POLICIES
 
 __all__ = ["TOLERANCE", "main", "rows"]

@@ -18,8 +18,8 @@ from tests.made_logs import POLICIES, D, made_log
 from tests.oracles.replay import Literal, replay_log
 from whim.errors import InvalidInputError
 from whim.evaluate.follow import Follower
+from whim.kernels.loops import MATCH, ONE
 from whim.logs import Log
-from whim.policies.base.run_events import MATCH, ONE
 
 replaying = importlib.import_module("whim.evaluate.replay")
 FLOOR, BINS = 0.12, 7

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from whim.errors import InvalidInputError, UnknownArmError
 from whim.types import I64, ArmId
 
-__all__ = ["ArmTable", "check_id"]
-
 _BOOLS = frozenset((bool, np.bool_))  # True would find the arm called 1
 
 

@@ -15,8 +15,6 @@ from whim.types import F64
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LARGEST", "choice", "integer", "matrix", "number", "optional", "real", "vector"]
-
 # the kernels' own limit (kernels/factors.py): beyond it means would lose too many digits
 LARGEST = 1e10
 

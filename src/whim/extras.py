@@ -7,8 +7,6 @@ from typing import Any
 
 from whim.errors import WhimError
 
-__all__ = ["EXTRAS", "install", "require"]
-
 # extra -> what it is for, and the packages that must be there; ``whim doctor`` lists them
 EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cli": ("the command line", ("rich", "typer")),

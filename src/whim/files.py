@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["write_atomic"]
-
 
 def write_atomic(
     path: str | os.PathLike[str],

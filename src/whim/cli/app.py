@@ -25,8 +25,6 @@ from whim.cli import (
     warm,
 )
 
-__all__ = ["app"]
-
 app = typer.Typer(
     name="whim",
     help="Recommendations for people who change their minds.",

@@ -13,8 +13,6 @@ from whim.cli.options import Json
 if TYPE_CHECKING:
     from whim.logs import Log
 
-__all__ = ["convert"]
-
 _FORMATS = ("r6a", "r6b", "lastfm", "movielens", "open-bandit", "dsjson", "csv", "parquet")
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from whim.cli.readers import Shift
     from whim.client import AsyncClient, Change
 
-__all__ = ["demo"]
-
 _RATE = 120  # readers per second
 _BEAT = 0.1  # seconds: readers who come within it are sent together
 _PORT = 8126

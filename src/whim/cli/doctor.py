@@ -14,8 +14,6 @@ import typer
 
 from whim.cli.options import Json
 
-__all__ = ["doctor"]
-
 
 def doctor(
     data: Annotated[Path, typer.Option(metavar="DIR", help="The service's data directory.")] = Path(

@@ -9,8 +9,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["export"]
-
 
 def export(
     space: Annotated[str, typer.Option("--space", help="Which space.")],

@@ -10,8 +10,6 @@ import typer
 if TYPE_CHECKING:
     from whim.serve.http.keys import Keys
 
-__all__ = ["keys"]
-
 keys = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
 _Data = Annotated[Path, typer.Option(metavar="DIR", help="The service's data directory.")]
 _HERE = Path("whim-data")

@@ -11,8 +11,6 @@ import typer
 if TYPE_CHECKING:
     from whim.logs import Log
 
-__all__ = ["describe", "log"]
-
 
 def log(
     path: Annotated[Path, typer.Argument(help="A log, such as r6a.whim.")],

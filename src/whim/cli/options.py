@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Baseline", "Jobs", "Json", "Logging", "Plot", "Policies", "SaveFolder", "WorldSettings"]
-
 Policies = Annotated[
     list[str] | None,
     typer.Option(metavar="SPEC", help="[LABEL=]NAME[:param=value,...]; may be repeated."),

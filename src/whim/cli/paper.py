@@ -11,8 +11,6 @@ import typer
 
 from whim.cli.options import Jobs, Json
 
-__all__ = ["paper"]
-
 
 def paper(
     experiment: Annotated[

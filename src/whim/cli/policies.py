@@ -9,8 +9,6 @@ import typer
 
 from whim.cli.options import Json
 
-__all__ = ["policies"]
-
 
 def policies(
     as_json: Json = False,

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["Stages", "bar", "processes", "stages"]
-
 _SMALL = 1_000_000  # steps: another process is ready after about as long as these take
 
 

@@ -6,8 +6,6 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["CONFIG", "SECTIONS", "Newspaper", "Shift", "Tastes"]
-
 
 class Tastes(NamedTuple):
     """Chance of a click: by device, and what the evening and a subscription add."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from whim.serve.log.reader import LogReader
     from whim.serve.log.rows import ConfigRow
 
-__all__ = ["rebuild"]
-
 
 def rebuild(
     data: Annotated[Path, typer.Option(metavar="DIR", help="The service's data directory.")] = Path(

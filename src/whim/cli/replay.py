@@ -12,8 +12,6 @@ from whim.cli.options import Baseline, Jobs, Json, Logging, Plot, Policies, Save
 if TYPE_CHECKING:
     from whim.cli.specs import Source
 
-__all__ = ["replay"]
-
 _WIDEST = 400  # cross features beyond which the usual policies leave the hybrid pair out
 
 

@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["report"]
-
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the results are.")],

@@ -12,8 +12,6 @@ from whim.errors import WhimError
 if TYPE_CHECKING:
     from whim.serve.settings import Settings
 
-__all__ = ["serve"]
-
 
 def serve(
     config: Annotated[

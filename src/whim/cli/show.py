@@ -18,18 +18,6 @@ from whim.extras import require
 if TYPE_CHECKING:
     from whim.evaluate import ReplayResult, SimulationResult
 
-__all__ = [
-    "check_targets",
-    "compact",
-    "count",
-    "estimate",
-    "keep",
-    "percent",
-    "print_json",
-    "print_table",
-    "say",
-]
-
 
 def _decimals(value: float, significant: int) -> int:
     if not math.isfinite(value) or value == 0:

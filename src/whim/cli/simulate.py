@@ -11,8 +11,6 @@ from whim.cli.options import Baseline, Jobs, Json, Plot, Policies, SaveFolder, W
 if TYPE_CHECKING:
     from whim.cli.specs import Source
 
-__all__ = ["simulate"]
-
 # α, ω, δ of the paper: synthetic rewards; clicks, disjoint and hybrid (Yahoo)
 _LINEAR = (1.0, 100, 0.35)
 _CLICKS = {"disjoint": (0.2, 1000, 0.025), "hybrid": (0.15, 1200, 0.03)}

@@ -15,8 +15,6 @@ from whim.errors import InvalidInputError, WhimError
 if TYPE_CHECKING:
     from whim.client import Client, SpaceConfig, SpaceInfo
 
-__all__ = ["spaces"]
-
 spaces = typer.Typer(
     help="List, show, make, change and retire the spaces of a running service.",
     no_args_is_help=True,

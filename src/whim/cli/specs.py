@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from whim.policies import Policy
     from whim.worlds import World
 
-__all__ = ["Source", "Spec", "axes", "complete", "make", "parse_policy", "settings", "world"]
-
 _ORACLE = "oracle-restart"
 _WORDS = {"true": True, "false": False, "none": None}
 # the paper's synthetic experiments have one user who comes back

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from whim.cli.specs import Source, Spec
     from whim.evaluate import Interval, TaskStore
 
-__all__ = ["sweep"]
-
 _STORE = Path(".whim-sweeps")
 _HORIZON = 20_000
 

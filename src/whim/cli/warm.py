@@ -13,8 +13,6 @@ from whim.cli.options import Jobs
 if TYPE_CHECKING:
     from whim.policies import Policy
 
-__all__ = ["examples", "warm"]
-
 # for parameters without a default; what is compiled does not depend on them
 _VALUES: dict[str, Any] = {
     "n_features": 2, "window": 10, "threshold": 1.0, "gamma": 0.5, "b": 0.1, "c": 0.1,

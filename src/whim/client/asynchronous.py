@@ -13,8 +13,6 @@ from whim.client.core import Call, Core, ServiceError, T
 from whim.client.events import Events
 from whim.serve.wire import Answer, SpaceConfig
 
-__all__ = ["AsyncClient"]
-
 
 class AsyncClient:
     """A Whim service. Close it with ``aclose``, or use it in ``async with``.

@@ -16,8 +16,6 @@ import msgspec
 from whim.errors import InvalidInputError, WhimError
 from whim.serve.wire import Answer, Candidate, DecisionBody, RewardBody, SpaceConfig
 
-__all__ = ["Arm", "Change", "Core", "Rewarded", "ServiceError", "SpaceInfo", "UnreachableError"]
-
 T = TypeVar("T")
 Context = Sequence[float] | Mapping[str, Any]
 Candidates = Sequence[str | int | Candidate | Mapping[str, Any]]

@@ -10,8 +10,6 @@ import msgspec
 
 from whim.client.core import AGAIN, Change, ServiceError, UnreachableError, pause, problem
 
-__all__ = ["Events"]
-
 _QUIET = 60.0  # seconds of silence after which it reconnects
 _change = msgspec.json.Decoder(Change).decode
 

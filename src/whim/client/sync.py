@@ -13,8 +13,6 @@ from whim.client.core import Call, Core, ServiceError, T
 from whim.client.events import Events
 from whim.serve.wire import Answer, SpaceConfig
 
-__all__ = ["Client"]
-
 
 class Client:
     """A Whim service. Close it, or use it in ``with``.

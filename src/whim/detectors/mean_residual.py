@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from whim import checks
 
-__all__ = ["MeanResidual"]
-
 
 @dataclass(frozen=True, slots=True)
 class MeanResidual:

@@ -11,8 +11,6 @@ from typing import Any
 from whim import checks
 from whim.errors import InvalidInputError, WhimError
 
-__all__ = ["Cusum", "RiverDetector"]
-
 _RIVER = {"page-hinkley": "PageHinkley", "adwin": "ADWIN"}
 
 

@@ -12,8 +12,6 @@ from whim import checks
 from whim.kernels.detection.score_test import SHORTEST
 from whim.types import F64
 
-__all__ = ["ScoreTest", "chi2_bound", "chi2_tail"]
-
 
 @dataclass(frozen=True, slots=True)
 class ScoreTest:

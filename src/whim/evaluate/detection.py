@@ -9,8 +9,6 @@ import numpy as np
 
 from whim.types import I64, ArmId
 
-__all__ = ["Detection", "score_detection"]
-
 
 class Detection(NamedTuple):
     """One run: changes found with the delay of each, changes missed, and false alarms.

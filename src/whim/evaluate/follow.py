@@ -11,11 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from whim.kernels.loops import EventBatch
 from whim.policies import OracleRestart, Policy
-from whim.policies.base.run_events import EventBatch, Outcome, run_events
+from whim.policies.base.run_events import Outcome, run_events
 from whim.types import F64, I64, ArmId, ChangeEvent
-
-__all__ = ["Follower"]
 
 
 class Follower:

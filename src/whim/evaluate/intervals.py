@@ -15,21 +15,6 @@ import numpy as np
 
 from whim.types import F64
 
-__all__ = [
-    "Band",
-    "Interval",
-    "Z",
-    "band",
-    "bootstrap",
-    "gain",
-    "mean_interval",
-    "normal_interval",
-    "of_one_log",
-    "proportion",
-    "rate_interval",
-    "ratio_interval",
-]
-
 _RESAMPLES = 10_000
 _MANY = 30
 # Student's t, 97.5 %, for 1 to 28 degrees of freedom

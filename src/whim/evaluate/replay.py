@@ -22,13 +22,11 @@ from whim.evaluate.replay_result import ReplayResult, ReplayRun
 from whim.evaluate.simulate import fresh, sealed
 from whim.evaluate.spread import spread
 from whim.kernels.linalg import udu
+from whim.kernels.loops import MATCH, ONE, EventBatch
 from whim.kernels.models import doubly
 from whim.logs import Log
 from whim.policies import Policy
-from whim.policies.base.run_events import MATCH, ONE, EventBatch
 from whim.types import F64, I64
-
-__all__ = ["BINS", "Plan", "plan", "replay", "replay_once"]
 
 BINS = 40
 _COINS, _CHANCES = 102, 103  # random streams, apart from those of worlds and policies

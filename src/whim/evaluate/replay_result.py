@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import polars
     from matplotlib.figure import Figure
 
-__all__ = ["ReplayResult", "ReplayRun"]
-
 
 @dataclass(slots=True)
 class ReplayRun:

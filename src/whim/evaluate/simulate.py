@@ -14,12 +14,10 @@ from whim.evaluate.detection import Detection, score_detection
 from whim.evaluate.follow import Follower
 from whim.evaluate.simulation_result import SimulationResult
 from whim.evaluate.spread import spread
+from whim.kernels.loops import EACH, EventBatch
 from whim.policies import OracleRestart, Policy, from_bytes
-from whim.policies.base.run_events import EACH, EventBatch
 from whim.types import F64, I64, ArmId, ChangeEvent
 from whim.worlds import Episode, World
-
-__all__ = ["Maker", "fresh", "play", "run_once", "sealed", "simulate"]
 
 _STREAM = 101  # apart from the streams of worlds
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import polars
     from matplotlib.figure import Figure
 
-__all__ = ["SimulationResult", "axes", "columns", "finite", "frame", "write_frames"]
-
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:

@@ -22,8 +22,6 @@ from whim.errors import InvalidInputError, WhimError
 from whim.evaluate.store import TaskStore, code_digest
 from whim.extras import require
 
-__all__ = ["spread"]
-
 # results as they come: place of the task, and what its call returned
 Outputs = Generator[tuple[int, Any], None, None]
 

@@ -24,8 +24,6 @@ from whim.errors import InvalidInputError
 from whim.files import write_atomic
 from whim.kernels.jit import source_digest
 
-__all__ = ["TaskStore", "code_digest"]
-
 _ROOT = Path(__file__).parent.parent
 # what stands before a result; a change in the command line or a figure is none of its business
 _PACKAGES = ("kernels", "detectors", "policies", "worlds", "logs", "evaluate", "experiments")

@@ -12,8 +12,6 @@ from whim.errors import InvalidInputError
 from whim.evaluate.spread import spread
 from whim.evaluate.store import TaskStore
 
-__all__ = ["grid", "sweep"]
-
 
 def grid(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Every combination of the axes' values; the last axis changes fastest.

@@ -32,16 +32,6 @@ from whim.worlds import (
     World,
 )
 
-__all__ = [
-    "WORLDS",
-    "OracleMaker",
-    "log_run",
-    "log_settings",
-    "make_policy",
-    "make_world",
-    "world_run",
-]
-
 WORLDS: dict[str, type[Any]] = {
     "piecewise": PiecewiseLinear,
     "drifting": DriftingLinear,

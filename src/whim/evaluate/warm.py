@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from whim.evaluate.spread import spread
+from whim.kernels.loops import EACH, EventBatch
 from whim.policies import Policy, from_bytes
 from whim.policies.base import CompiledPolicy
-from whim.policies.base.run_events import EACH, EventBatch, run_events
-
-__all__ = ["CALLS", "warm", "warm_policy", "warm_task"]
+from whim.policies.base.run_events import run_events
 
 CALLS = ("live", "batch", "loop")
 

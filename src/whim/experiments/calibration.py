@@ -19,8 +19,6 @@ from whim.experiments.options import Options
 from whim.experiments.result import Curve, ExperimentResult, Figure, Table
 from whim.types import F64
 
-__all__ = ["calibration"]
-
 PLAYS = 50_000  # of an arm
 FEATURES = (1, 5, 20)
 CONTEXTS = ("constant", "random", "heavy")

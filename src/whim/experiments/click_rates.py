@@ -13,8 +13,6 @@ from whim.experiments.result import Curve, ExperimentResult, Figure, Table
 from whim.logs import Log
 from whim.policies import Policy
 
-__all__ = ["Source", "gain_rows", "over_time", "rates", "replay_all", "sensitivity"]
-
 
 class Source(NamedTuple):
     """Logs to replay: one, sampled in each run, or one per run, made by a world.

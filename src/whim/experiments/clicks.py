@@ -20,8 +20,6 @@ from whim.experiments.result import ExperimentResult, Table
 from whim.types import F64
 from whim.worlds import NewsWorld
 
-__all__ = ["clicks"]
-
 # visits of the front page: as many as replay keeps of the paper's sample of Yahoo's log
 VISITS, QUICK_VISITS = 229_059, 8_000
 _PAYOFFS = ("Disjoint", "Hybrid")

@@ -16,8 +16,6 @@ from whim.evaluate.tasks import OracleMaker
 from whim.experiments.options import Options
 from whim.worlds import World
 
-__all__ = ["ORACLE", "OURS", "PAPERS", "Case", "Competitor", "competitors", "tune"]
-
 OURS, PAPERS, ORACLE = "Score test, default", "Paper's test, δ = 0.35", "Oracle"
 _WINDOWS = (500, 1000, 2000, 4000)
 _OTHER_SEEDS = 1_000_003  # added to the seed of the runs that are shown

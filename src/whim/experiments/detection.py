@@ -20,8 +20,6 @@ from whim.experiments.options import Options, after
 from whim.experiments.result import Curve, ExperimentResult, Figure, Table
 from whim.worlds import DriftingLinear, NewsWorld, PiecewiseLinear, RotatingLinear
 
-__all__ = ["cases", "detection"]
-
 K, D, NOISE, PERIOD, HORIZON, QUICK_HORIZON = 10, 5, 0.2, 2000, 20_000, 3_000
 _LAWS = {"sphere": "unit sphere", "ball": "unit ball"}
 _USERS = {"random": "random users", "fixed": "one user"}

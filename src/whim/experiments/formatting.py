@@ -7,18 +7,6 @@ import math
 from whim.evaluate import Band, Interval, SimulationResult, band
 from whim.experiments.result import Curve, Figure
 
-__all__ = [
-    "between",
-    "count",
-    "curve",
-    "fixed",
-    "is_telling",
-    "percent",
-    "rate",
-    "regret_over_time",
-    "whole",
-]
-
 
 def whole(i: Interval) -> str:
     """Such as ``2,632 [2,401, 2,870]``.

@@ -14,11 +14,9 @@ from whim.evaluate.spread import spread
 from whim.experiments import formatting as fmt
 from whim.experiments.options import Options
 from whim.experiments.result import ExperimentResult, Figure, Table
-from whim.policies.base.run_events import EACH, EventBatch
+from whim.kernels.loops import EACH, EventBatch
 from whim.types import F64
 from whim.worlds import Episode, GroupedLinear
-
-__all__ = ["groups"]
 
 _LABELLED, _CLUSTERED = "labelled groups", "groups by k-means"
 _OWN, _LINUCB = "one model per arm", "LinUCB, one model per arm"

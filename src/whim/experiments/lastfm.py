@@ -20,8 +20,6 @@ from whim.experiments.result import ExperimentResult, Table
 from whim.logs import lastfm
 from whim.worlds import Listeners
 
-__all__ = ["PAPER", "PUBLISHED", "policies", "sensitivity", "source", "table"]
-
 D = M = 10
 PAPER = {
     "LinUCB-Disjoint": 0.03341, "PSLinUCB-Disjoint": 0.03408,

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from whim import checks
 
-__all__ = ["Options", "Stage", "after"]
-
 # given a title and the number of parts, what to call with the number of parts done
 Stage = Callable[[str, int], Callable[[int], None]]
 

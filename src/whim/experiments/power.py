@@ -16,8 +16,6 @@ from whim.experiments.options import Options, after
 from whim.experiments.result import ExperimentResult, Table
 from whim.worlds import PiecewiseLinear
 
-__all__ = ["power"]
-
 D, M, HORIZON = 5, 5, 20_000
 _OURS, _ORACLE = "score test", "oracle"
 

@@ -13,8 +13,6 @@ from typing import Any
 from whim.errors import InvalidInputError
 from whim.files import write_atomic
 
-__all__ = ["Curve", "ExperimentResult", "Figure", "Table"]
-
 FORMAT = 1
 
 

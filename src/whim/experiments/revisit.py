@@ -18,8 +18,6 @@ from whim.experiments.options import Options, after
 from whim.experiments.result import ExperimentResult, Table
 from whim.worlds import PiecewiseLinear
 
-__all__ = ["revisit"]
-
 D, HORIZON = 5, 20_000
 _BASE, _OFF, _ON, _ORACLE = "PSLinUCB", "score test", "score test, revisit", "oracle"
 _PAPER = PiecewiseLinear(n_arms=10, n_features=D, period=2000, asynchronous=True, noise=0.2)

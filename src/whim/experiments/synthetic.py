@@ -18,8 +18,6 @@ from whim.experiments.options import Options, after
 from whim.experiments.result import ExperimentResult, Table
 from whim.worlds import PiecewiseLinear
 
-__all__ = ["disjoint", "hybrid"]
-
 D, M, HORIZON = 5, 5, 20_000
 _LAWS = {"ball": "unit ball", "sphere": "unit sphere", "nonnegative": "non-negative"}
 _USERS = {"fixed": "one user", "random": "random users"}

@@ -22,8 +22,6 @@ from whim.policies.modified_pslinucb import TheoryParameters
 from whim.types import F64
 from whim.worlds import PiecewiseLinear
 
-__all__ = ["theorem"]
-
 K, D, SEGMENTS, NOISE, SMALLEST = 4, 2, 4, 0.1, 1.0
 HORIZONS = tuple(2**p * 1000 for p in range(2, 10))  # the first five if quick
 _OURS, _BASE = "Modified PSLinUCB", "LinUCB-Disjoint"

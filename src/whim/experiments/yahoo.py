@@ -23,8 +23,6 @@ from whim.experiments.result import ExperimentResult
 from whim.logs import yahoo
 from whim.worlds import NewsWorld
 
-__all__ = ["PAPER", "policies", "sensitivity", "source", "table"]
-
 D = 6
 PAPER = {
     "Random": 0.03541, "UCB": 0.04002, "MUCB": 0.04058, "LinUCB-Uniform": 0.04121,

@@ -24,11 +24,6 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import event
 
-__all__ = [
-    "FastCall", "bind", "cache_folder", "inline", "jit", "jit_live", "jit_nonrt", "part",
-    "source_digest", "splice",
-]  # fmt: skip
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _HERE = Path(__file__).parent

@@ -33,8 +33,6 @@ from whim.kernels.status import (
 )  # fmt: skip
 from whim.types import F64, I64
 
-__all__ = ["EACH", "MATCH", "ONE", "Draws", "EventBatch", "Kernels"]
-
 MATCH, ONE, EACH = range(3)
 
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-__all__ = [
-    "CHANGED", "GROW", "NEED_NOISE", "NOT_FINITE", "NO_CHANGE", "TEST", "Status", "Turn",
-]  # fmt: skip
-
 
 class Status(IntEnum):
     """What came of a step; kernels return the plain numbers, which cost nothing to hand over."""

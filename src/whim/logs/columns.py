@@ -17,8 +17,6 @@ import numpy.typing as npt
 from whim.errors import LogFileError
 from whim.types import F64, I64, ArmId
 
-__all__ = ["FORMAT", "LOGGING", "Event", "Log", "open"]
-
 FORMAT = 1
 LOGGING = ("uniform", "propensity", "full")
 COLUMNS = {

@@ -17,8 +17,6 @@ from whim.logs.sources import Progress, Source, blocks, files_of
 from whim.logs.writer import Writer
 from whim.types import ArmId
 
-__all__ = ["BAD_LINE", "EXPECTED", "convert"]
-
 _LINE = 1 << 24  # bytes of a line
 
 EXPECTED = {  # what a sound log of a service holds, and a replay cannot use

@@ -13,8 +13,6 @@ from whim.checks import LARGEST
 from whim.errors import LogFileError
 from whim.types import F64, ArmId
 
-__all__ = ["BadLine", "Places", "features_of", "id_at", "is_number", "usual_id"]
-
 MOST = 4096  # features that have a place of their own
 
 

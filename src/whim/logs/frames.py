@@ -18,8 +18,6 @@ from whim.types import F64, ArmId
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Items", "as_id", "columns_of", "guarded", "items_of", "matching", "numbers", "scan"]
-
 
 class Items(NamedTuple):
     """Features of arms, from a file of their own."""

@@ -20,8 +20,6 @@ from whim.logs.lastfm_protocols import NEVER, Features, Positives, Settings, pre
 from whim.logs.writer import Writer
 from whim.types import I64
 
-__all__ = ["ORDERS", "Features", "convert", "features"]
-
 ORDERS = ("shuffled", "user", "cluster", "time")
 _BLOCK = 4096  # events written at a time
 

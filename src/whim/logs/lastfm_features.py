@@ -11,8 +11,6 @@ from whim.errors import InvalidInputError
 from whim.extras import require
 from whim.types import F64, I64
 
-__all__ = ["factorise", "one_thread", "reduce_tags", "soft_membership", "tag_counts"]
-
 _BREAKS = re.compile(r"[ _-]+")
 
 

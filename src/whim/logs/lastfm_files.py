@@ -15,8 +15,6 @@ import numpy as np
 from whim.errors import InvalidInputError
 from whim.types import I64
 
-__all__ = ["Tagging", "read_listening", "read_tagging", "read_tags"]
-
 _LISTENING = ("userID", "artistID", "weight")
 _TAGS = ("tagID", "tagValue")
 _TIMED = ("userID", "artistID", "tagID", "timestamp")

@@ -20,8 +20,6 @@ from whim.logs.lastfm_features import (
 from whim.logs.lastfm_files import Tagging, read_listening, read_tagging, read_tags
 from whim.types import F64, I64
 
-__all__ = ["NEVER", "PROTOCOLS", "Features", "Positives", "Settings", "prepare"]
-
 PROTOCOLS = ("paper", "wu2018")
 NEVER = np.iinfo(np.int64).min  # the time of a positive that has none
 

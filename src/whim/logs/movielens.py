@@ -15,8 +15,6 @@ from whim.logs.sources import Progress, Source
 from whim.logs.writer import Writer
 from whim.types import F64, I64
 
-__all__ = ["convert"]
-
 _ROWS = 8192  # events written at a time
 _NONE = "(no genres listed)"
 

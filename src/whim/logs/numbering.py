@@ -12,8 +12,6 @@ from whim.arms import check_id
 from whim.errors import InvalidInputError, LogFileError
 from whim.types import F64, ArmId
 
-__all__ = ["Numbering", "plain_id"]
-
 _REMEMBERED_ITEMS = 1 << 18
 _REMEMBERED_POOLS = 1 << 16
 _REMEMBERED_BYTES = 1 << 25  # of pools' members, and of items' features

@@ -18,8 +18,6 @@ from whim.types import F64
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["convert", "files_in"]
-
 _ITEMS = "item_context.csv"
 
 

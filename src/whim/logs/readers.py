@@ -14,8 +14,6 @@ from whim.logs import yahoo
 from whim.logs.columns import Log
 from whim.logs.sources import Source, files_of, names_in
 
-__all__ = ["FORMATS", "convert", "format_of"]
-
 FORMATS = ("r6a", "r6b", "lastfm", "movielens", "open-bandit", "dsjson", "csv", "parquet")
 
 

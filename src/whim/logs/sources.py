@@ -13,18 +13,6 @@ import numpy.typing as npt
 
 from whim.errors import LogFileError
 
-__all__ = [
-    "BLOCK",
-    "LINE_LIMIT",
-    "Block",
-    "Progress",
-    "beginning",
-    "blocks",
-    "files_of",
-    "names_in",
-    "opened",
-]
-
 BLOCK = 1 << 22
 LINE_LIMIT = 1 << 20  # bytes of a line
 _GZIP = b"\x1f\x8b"

@@ -20,8 +20,6 @@ from whim.types import F64, I64, ArmId
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["BAD_ROW", "Table", "convert", "write_table"]
-
 BATCH = 50_000  # rows
 
 BAD_ROW = {

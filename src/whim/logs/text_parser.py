@@ -7,9 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from whim.kernels.jit import jit
-
-__all__ = ["NONE", "READ", "SLOW", "after_blanks", "blank", "ends", "number", "same", "whole"]
+from whim.kernels.jit import part
 
 U8: TypeAlias = npt.NDArray[np.uint8]
 
@@ -21,7 +19,7 @@ _EXACT = 1 << 53
 _TEN = np.array([10.0**k for k in range(23)])
 
 
-@jit
+@part
 def same(data: U8, a: int, b: int, length: int) -> bool:
     """Whether two stretches of text are equal; no early end, so that LLVM takes many at a time."""
     one, other = data[a : a + length], data[b : b + length]
@@ -31,13 +29,13 @@ def same(data: U8, a: int, b: int, length: int) -> bool:
     return not different
 
 
-@jit
+@part
 def blank(byte: int) -> bool:
     """Space, tab, CR, VT, FF: white space within a line."""
     return byte == 32 or byte == 9 or byte == 13 or byte == 11 or byte == 12
 
 
-@jit
+@part
 def after_blanks(data: U8, i: int) -> int:
     """The next byte that is not white space; a line feed is not skipped."""
     while blank(data[i]):
@@ -45,13 +43,13 @@ def after_blanks(data: U8, i: int) -> int:
     return i
 
 
-@jit
+@part
 def ends(data: U8, i: int) -> bool:
     """Whether a token is over here."""
     return blank(data[i]) or data[i] == 10
 
 
-@jit
+@part
 def whole(data: U8, i: int) -> tuple[int, int]:
     """Digits as a number, and the place after them; -1 if there are none or too many."""
     value = 0
@@ -64,7 +62,7 @@ def whole(data: U8, i: int) -> tuple[int, int]:
     return value, (i if i > start else -1)
 
 
-@jit
+@part
 def exponent(data: U8, i: int) -> tuple[int, int, bool]:
     """What stands after an ``e``, the place after it, and whether there were any digits."""
     down = data[i] == 45
@@ -78,7 +76,7 @@ def exponent(data: U8, i: int) -> tuple[int, int, bool]:
     return (-value if down else value), i, i > start
 
 
-@jit
+@part
 def number(data: U8, i: int) -> tuple[float, int, int]:
     """A decimal number, the place after it, and whether it still needs the slow, exact way.
 

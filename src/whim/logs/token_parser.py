@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from whim.kernels.jit import jit_nonrt
+from whim.kernels.jit import part
 from whim.logs.text_parser import NONE, SLOW, U8, after_blanks, ends, number, whole
 from whim.types import F64
-
-__all__ = ["ALL", "WIDTH", "article", "indicators", "vector"]
 
 I32 = npt.NDArray[np.int32]
 
@@ -17,7 +15,7 @@ WIDTH = 6  # features of a user or an article in R6A; an id above it is stray
 ALL = (1 << WIDTH) - 1
 
 
-@jit_nonrt
+@part
 def article(data: U8, i: int, named: bool) -> tuple[int, int]:
     """An article's number and the place after it, or -1; ``named`` ones start with ``id-``."""
     if named:
@@ -30,7 +28,7 @@ def article(data: U8, i: int, named: bool) -> tuple[int, int]:
     return value, i
 
 
-@jit_nonrt
+@part
 def vector(data: U8, i: int, row: F64, slow: I32) -> tuple[int, int, int, int]:
     """The ``id:value`` tokens up to the next ``|`` or the line's end, put in order of their ids.
 
@@ -65,7 +63,7 @@ def vector(data: U8, i: int, row: F64, slow: I32) -> tuple[int, int, int, int]:
     return i, seen, strays, later
 
 
-@jit_nonrt
+@part
 def indicators(data: U8, i: int, row: U8) -> tuple[int, int]:
     """R6B's user: the numbers of the features that are 1; the place after (or -1) and strays."""
     strays = 0

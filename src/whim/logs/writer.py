@@ -21,8 +21,6 @@ from whim.logs.columns import COLUMNS, CONTEXT_DTYPES, FORMAT, LOGGING
 from whim.logs.numbering import Numbering, plain_id
 from whim.types import F64, ArmId
 
-__all__ = ["Writer"]
-
 _ROWS = 4096  # events kept by ``event`` before they become a block
 
 

@@ -19,8 +19,6 @@ from whim.logs.columns import Log, open
 from whim.logs.sources import LINE_LIMIT, Block, Progress, Source, beginning, blocks, files_of
 from whim.logs.writer import Writer
 
-__all__ = ["DROPPED", "WARNINGS", "convert", "detect"]
-
 DROPPED = {
     parser.BAD_HEADER: "line without a readable time, article and click",
     parser.BAD_CLICK: "click other than 0 or 1",

@@ -12,17 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from whim.kernels.jit import jit, jit_nonrt
+from whim.kernels.jit import jit, part
 from whim.logs.text_parser import U8, after_blanks, blank, ends, same, whole
 from whim.logs.token_parser import ALL, WIDTH, article, indicators, vector
 from whim.types import F64, I64
-
-__all__ = [
-    "BAD_CLICK", "BAD_HEADER", "BAD_POOL", "BAD_USER", "COUNTS", "EMPTY_LINE", "EMPTY_POOL",
-    "FIRST_BAD", "LACKING", "LONG", "MOST_ARTICLES", "NOT_IN_POOL", "N_EVENTS", "N_ITEMS",
-    "N_LINES", "N_MEMBERS", "N_POOLS", "N_SLOW", "REPEATED", "SHOWN_LACKS", "STRAY", "TOO_MANY",
-    "USER_LACKS", "Columns", "parse",
-]  # fmt: skip
 
 I32 = npt.NDArray[np.int32]
 
@@ -79,7 +72,7 @@ class Pool(NamedTuple):
     short: I32
 
 
-@jit_nonrt
+@part
 def find(used: U8, table: I64, key: int, counts: I64) -> int:
     """The row of an article in the table, made if it is new."""
     row = (key * -7046029254386353131 >> 40) & (_TABLE - 1)  # 2^64 / golden ratio
@@ -94,7 +87,7 @@ def find(used: U8, table: I64, key: int, counts: I64) -> int:
     return row
 
 
-@jit_nonrt
+@part
 def remembered(data: U8, i: int, table: I64, row: int) -> int:
     """The place after an article whose text is the one in the table; -1 if it is another."""
     length = table[row, _LENGTH]
@@ -106,7 +99,7 @@ def remembered(data: U8, i: int, table: I64, row: int) -> int:
     return after if data[after] == 124 or data[after] == 10 else -1
 
 
-@jit_nonrt
+@part
 def note(slow: I32, counts: I64, kind: int, row: int, short: I32, later: int) -> None:
     """Values left for the slow way: of an item (kind 1) or a context (kind 0), where, what text."""
     for k in range(later):
@@ -118,7 +111,7 @@ def note(slow: I32, counts: I64, kind: int, row: int, short: I32, later: int) ->
         counts[N_SLOW] = n + 1
 
 
-@jit_nonrt
+@part
 def candidates(data: U8, i: int, named: bool, out: Columns, pool: Pool) -> tuple[int, int]:
     """The articles of a line into ``pool``.
 
@@ -160,7 +153,7 @@ def candidates(data: U8, i: int, named: bool, out: Columns, pool: Pool) -> tuple
     return i, OK
 
 
-@jit_nonrt
+@part
 def new_item(data: U8, i: int, named: bool, out: Columns, pool: Pool, row: int) -> int:
     """An article's features as a new item, if they are complete; the place after, or -1."""
     n = out.counts[N_ITEMS]
@@ -181,7 +174,7 @@ def new_item(data: U8, i: int, named: bool, out: Columns, pool: Pool, row: int) 
     return i
 
 
-@jit_nonrt
+@part
 def place_of(ids: I64, size: int, key: int) -> int:
     """Where an article stands in a list, or -1."""
     for k in range(size):
@@ -190,7 +183,7 @@ def place_of(ids: I64, size: int, key: int) -> int:
     return -1
 
 
-@jit_nonrt
+@part
 def verdict(seen: int, now: I64, ids: I64, lacking: I64, shown: int) -> tuple[int, int]:
     """Of a well-formed line: the place shown, or the reason why it gives no event."""
     if seen != ALL:
@@ -205,7 +198,7 @@ def verdict(seen: int, now: I64, ids: I64, lacking: I64, shown: int) -> tuple[in
     return place, (OK if place >= 0 else NOT_IN_POOL)
 
 
-@jit_nonrt
+@part
 def header(data: U8, i: int, named: bool) -> tuple[int, int, int, int, int]:
     """Time, shown article, click, the place after ``|user`` and a reason."""
     when, i = whole(data, i)
@@ -229,7 +222,7 @@ def header(data: U8, i: int, named: bool) -> tuple[int, int, int, int, int]:
     return when, shown, click, i + 5, OK
 
 
-@jit_nonrt
+@part
 def user(data: U8, i: int, named: bool, out: Columns, short: I32) -> tuple[int, int, int, int]:
     """A user's features into the next event's row; returns what ``vector`` does."""
     e = out.counts[N_EVENTS]
@@ -239,7 +232,7 @@ def user(data: U8, i: int, named: bool, out: Columns, short: I32) -> tuple[int, 
     return vector(data, i, out.context[e], short)
 
 
-@jit_nonrt
+@part
 def pool_at(data: U8, i: int, named: bool, out: Columns, pool: Pool) -> tuple[int, int]:
     """The candidates from here to the line's end; text equal to the last pool's is not parsed."""
     last = pool.last
@@ -256,7 +249,7 @@ def pool_at(data: U8, i: int, named: bool, out: Columns, pool: Pool) -> tuple[in
     return end, why
 
 
-@jit_nonrt
+@part
 def pool_number(out: Columns, pool: Pool) -> int:
     """The number of the current pool, which is written when its first event is kept."""
     if pool.last[_NUMBER] < 0:
@@ -270,7 +263,7 @@ def pool_number(out: Columns, pool: Pool) -> int:
     return int(pool.last[_NUMBER])
 
 
-@jit_nonrt
+@part
 def line(data: U8, start: int, named: bool, limit: int, out: Columns, pool: Pool) -> int:
     """One line: an event, or a count of why it is none. Returns where the next one starts."""
     counts = out.counts
@@ -313,7 +306,7 @@ def line(data: U8, start: int, named: bool, limit: int, out: Columns, pool: Pool
     return i + 1
 
 
-@jit_nonrt
+@part
 def full(out: Columns) -> bool:
     """Whether another line might not fit into the columns."""
     counts = out.counts

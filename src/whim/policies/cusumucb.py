@@ -12,8 +12,6 @@ from whim.kernels.models import contextfree_tests as kernels
 from whim.policies.base.contextfree import ContextFreePolicy, horizon_and_changes
 from whim.types import F64
 
-__all__ = ["CUSUMUCB"]
-
 
 class CUSUMUCB(ContextFreePolicy):
     """UCB1 that runs a two-sided CUSUM test on each arm's rewards, and explores at random.

@@ -13,8 +13,6 @@ from whim.kernels.models import experts
 from whim.policies.base.ridge import RowPolicy
 from whim.types import F64, I64, ChangeEvent
 
-__all__ = ["DenBand"]
-
 
 class DenBand(RowPolicy):
     """Experts that are trusted arm by arm, as far as their recent residuals allow.

@@ -13,8 +13,6 @@ from whim.kernels.models import discounted
 from whim.policies.base.ridge import RowPolicy
 from whim.types import F64, I64, ArmId
 
-__all__ = ["DLinUCB"]
-
 
 class DLinUCB(RowPolicy):
     """LinUCB in which an observation that is n updates old weighs γⁿ.

@@ -12,8 +12,6 @@ from whim.kernels.models import contextfree
 from whim.policies.base.contextfree import ContextFreePolicy, horizon_and_changes
 from whim.types import F64
 
-__all__ = ["DUCB"]
-
 
 class DUCB(ContextFreePolicy):
     """UCB whose plays and rewards fade by γ with every update, of whichever arm.

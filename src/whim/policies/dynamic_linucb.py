@@ -9,11 +9,9 @@ import numpy as np
 
 from whim import checks
 from whim.kernels.linalg import udu
-from whim.kernels.models import submodels
+from whim.kernels.models import model_pool, submodels
 from whim.policies.base.ridge import RowPolicy
 from whim.types import F64, I64, ChangeEvent
-
-__all__ = ["DynamicLinUCB"]
 
 
 class DynamicLinUCB(RowPolicy):
@@ -152,7 +150,7 @@ class DynamicLinUCB(RowPolicy):
     @property
     def n_models(self) -> int:
         """Submodels at present."""
-        return int(self._marks[submodels.LIVE])
+        return int(self._marks[model_pool.LIVE])
 
     def coefficients(self) -> F64:
         """The estimate θ̂ of the submodel that acts, a copy."""

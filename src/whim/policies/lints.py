@@ -13,8 +13,6 @@ from whim.policies.base.policy import Policy
 from whim.policies.base.ridge import RidgePolicy
 from whim.types import F64, I64
 
-__all__ = ["LinTS"]
-
 
 class LinTS(RidgePolicy):
     """Thompson sampling: plays the best arm of a model drawn from N(θ̂, α²A⁻¹).

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from whim.policies.base.ridge import RidgePolicy
 
-__all__ = ["LinUCBDisjoint"]
-
 
 class LinUCBDisjoint(RidgePolicy):
     """LinUCB with one ridge model per arm; learns as if nothing ever changed.

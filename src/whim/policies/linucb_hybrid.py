@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from whim.policies.base.hybrid import HybridPolicy
 
-__all__ = ["LinUCBHybrid"]
-
 
 class LinUCBHybrid(HybridPolicy):
     """LinUCB with arm coefficients and coefficients that all arms share.

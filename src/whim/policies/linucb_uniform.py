@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from whim.policies.base.ridge import RidgePolicy
 
-__all__ = ["LinUCBUniform"]
-
 
 class LinUCBUniform(RidgePolicy):
     """LinUCB with one ridge model of the arms' features, shared by all arms.

@@ -20,8 +20,6 @@ from whim.policies.base.policy import Policy
 from whim.policies.base.ridge import RidgePolicy
 from whim.types import F64, I64, ChangeEvent
 
-__all__ = ["LinUCBWatched"]
-
 
 class LinUCBWatched(Reporting, RidgePolicy):
     """LinUCB that restarts an arm from nothing when a detector finds drift in its residuals.

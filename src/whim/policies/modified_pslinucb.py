@@ -15,8 +15,6 @@ from whim.policies.base.ridge import RidgePolicy
 from whim.policies.base.windows import RowWindows
 from whim.types import F64, I64, ChangeEvent
 
-__all__ = ["ModifiedPSLinUCB", "TheoryParameters"]
-
 
 class TheoryParameters(NamedTuple):
     """What the theorem asks of ``ModifiedPSLinUCB``.

@@ -14,8 +14,6 @@ from whim.policies.base.contextfree import ContextFreePolicy
 from whim.policies.base.windows import RowWindows
 from whim.types import I64
 
-__all__ = ["MUCB"]
-
 
 class MUCB(RowWindows, ContextFreePolicy):
     """UCB1 that compares the two halves of each arm's window, and plays every arm now and then.

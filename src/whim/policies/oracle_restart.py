@@ -16,8 +16,6 @@ from whim.policies.base import state_file
 from whim.policies.base.policy import Policy
 from whim.types import F64, I64, ArmId, ChangeEvent, Decision
 
-__all__ = ["OracleRestart"]
-
 
 class OracleRestart(Policy):
     """Wrap a policy and restart, at the true change points, just the arms that changed.

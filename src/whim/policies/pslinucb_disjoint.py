@@ -13,8 +13,6 @@ from whim.policies.base.detecting import Detecting
 from whim.policies.base.ridge import RidgePolicy
 from whim.types import F64, I64
 
-__all__ = ["PSLinUCBDisjoint"]
-
 # decisions may read a copy in float32; a live call must know one set of types
 _FLOAT32 = {
     kernels: kernels.respecialised(f"{kernels.name}_float32")

@@ -21,8 +21,6 @@ from whim.policies.base.detecting import score_state
 from whim.policies.base.model_rows import ModelRows
 from whim.types import F64, I64, ArmId, ChangeEvent
 
-__all__ = ["PSLinUCBGroups"]
-
 _UNKNOWN: I64 = np.zeros(0, np.int64)
 
 

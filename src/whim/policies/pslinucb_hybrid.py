@@ -17,8 +17,6 @@ from whim.policies.base.hybrid import HybridPolicy
 from whim.policies.base.policy import Policy
 from whim.types import F64, I64, ArmId
 
-__all__ = ["PSLinUCBHybrid"]
-
 
 class PSLinUCBHybrid(Detecting, HybridPolicy):
     """Hybrid LinUCB that restarts an arm whose interest changed and keeps what all arms share.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from whim.kernels.models import contextfree
 from whim.policies.base.contextfree import ContextFreePolicy
 
-__all__ = ["Random"]
-
 
 class Random(ContextFreePolicy):
     """Choose uniformly among the candidates; learn nothing.

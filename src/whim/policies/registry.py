@@ -9,8 +9,6 @@ from typing import Any
 from whim.errors import InvalidInputError, StateFileError
 from whim.policies.base import Policy, state_file
 
-__all__ = ["POLICIES", "from_bytes", "load", "policy", "register"]
-
 POLICIES: dict[str, type[Policy]] = {}
 
 

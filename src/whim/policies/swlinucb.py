@@ -14,8 +14,6 @@ from whim.policies.base.ridge import RidgePolicy
 from whim.policies.base.windows import WindowPool
 from whim.types import I64
 
-__all__ = ["SWLinUCB"]
-
 
 class SWLinUCB(WindowPool, RidgePolicy):
     """LinUCB that learns from the last ``window`` updates only, over all arms together.

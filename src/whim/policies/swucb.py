@@ -12,8 +12,6 @@ from whim.kernels.models import contextfree
 from whim.policies.base.contextfree import ContextFreePolicy, horizon_and_changes
 from whim.types import F64, I64
 
-__all__ = ["SWUCB"]
-
 _FIRST = 64  # plays the ring has room for before it first grows
 
 

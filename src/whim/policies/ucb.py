@@ -6,8 +6,6 @@ from whim import checks
 from whim.kernels.models import contextfree
 from whim.policies.base.contextfree import ContextFreePolicy
 
-__all__ = ["UCB"]
-
 
 class UCB(ContextFreePolicy):
     """The arm with the highest upper bound of its mean reward; contexts are ignored.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-__all__ = ["describe", "draw", "has_markers", "save_figure", "svg"]
-
 _STYLES = ("line", "points", "reference")
 _WIDTH, _HEIGHT = 640, 350  # of a page's SVG, in its own units
 _TEXT = 13  # tick labels; page.css enlarges them to _LARGE in a narrow box

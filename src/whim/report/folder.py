@@ -8,8 +8,6 @@ from whim.errors import InvalidInputError
 from whim.experiments import EXPERIMENTS, ExperimentResult
 from whim.report.saved import is_saved_run, read_saved_run
 
-__all__ = ["read_folder"]
-
 _ORDER = list(EXPERIMENTS)
 _FAMILIES = ("synthetic", "lastfm", "yahoo", "beyond")
 

@@ -20,8 +20,6 @@ from whim.report.figures import describe, has_markers, svg
 from whim.report.style import DARK, LIGHT, slots, swatch
 from whim.version import __version__
 
-__all__ = ["report_page", "write_report"]
-
 _TITLE = "Whim: the paper's experiments, and beyond"
 # a number, perhaps with a sign, an interval or a unit after it; or a word for none
 _NUMBER = re.compile(r"[~≈<>≤≥±+−–-]? ?[.,]?\d.*|[-–—−]?|nan|n/a|[+−-]?(?:inf|∞)", re.I | re.S)

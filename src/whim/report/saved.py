@@ -14,8 +14,6 @@ from whim.experiments import formatting as fmt
 from whim.experiments.result import Curve, ExperimentResult, Figure, Table
 from whim.extras import require
 
-__all__ = ["is_saved_run", "read_saved_run"]
-
 Settings = dict[str, Any]
 Rows = list[dict[str, Any]]
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable
 
 from whim.experiments.result import Curve, Figure
 
-__all__ = ["DARK", "LIGHT", "MARKERS", "colour_name", "dashes", "marker", "slots", "swatch"]
-
 LIGHT = {
     "curve-1": "#1b45b4",
     "curve-2": "#d9731a",

@@ -10,8 +10,6 @@ from whim.experiments.result import ExperimentResult
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["headline_table"]
-
 
 def headline_table(findings: Iterable[ExperimentResult]) -> RenderableType:
     """Label, paper and ours of every finding, for ``rich``'s ``Console.print``.

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-__all__ = ["number", "ticks"]
-
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 

@@ -21,8 +21,6 @@ from whim.serve.http.problems import ProblemError
 from whim.serve.http.routes import Endpoint, Route, failure
 from whim.serve.http.service import Service
 
-__all__ = ["API", "make"]
-
 API: list[Route] = [*handlers.ROUTES, *personalizer.ROUTES]
 _METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"]
 _SPACES = ["", "v1", "spaces"]

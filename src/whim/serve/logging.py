@@ -15,8 +15,6 @@ from structlog.typing import EventDict
 
 from whim.serve.settings import Settings
 
-__all__ = ["get", "set_up"]
-
 _HIDDEN = "***"
 _SECRET = re.compile(
     r"token|authori[sz]ation|secret|cookie|passw|credential|signature|apikey|^body$"

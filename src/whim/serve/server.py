@@ -18,8 +18,6 @@ from whim.serve.http.service import Service
 from whim.serve.logging import set_up
 from whim.serve.settings import ConfigError, Settings
 
-__all__ = ["run"]
-
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 

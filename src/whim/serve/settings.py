@@ -16,8 +16,6 @@ from msgspec import Meta, Struct
 from whim.errors import WhimError
 from whim.serve.wire import Name
 
-__all__ = ["ConfigError", "Settings", "Webhook", "is_loopback", "load"]
-
 _Seconds = Annotated[float, Meta(gt=0, le=10_000_000)]
 _Text = Annotated[str, Meta(min_length=1, max_length=4096)]
 _Variable = Annotated[str, Meta(max_length=256, pattern="^[A-Za-z_][A-Za-z0-9_]*$")]

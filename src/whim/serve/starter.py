@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from whim.serve import wire
 
-__all__ = ["DEMO", "demo_config", "personalizer_config"]
-
 DEMO = "demo"
 
 

@@ -10,11 +10,6 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-__all__ = [
-    "Answer", "Candidate", "DecisionBody", "Features", "Field", "Mode", "Ranked", "RewardBody",
-    "RewardRules", "RewardState", "SpaceConfig",
-]  # fmt: skip
-
 # the end is looked at twice: Python's $ also matches before a last line break
 _WORD = r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\s)"
 LARGEST_SIZE = 1024  # places of a vector: a policy holds its square for each arm

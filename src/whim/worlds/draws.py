@@ -7,8 +7,6 @@ import numpy as np
 from whim import checks
 from whim.types import F64
 
-__all__ = ["LAWS", "joint_rewards", "streams", "vectors"]
-
 LAWS = ("ball", "sphere", "nonnegative")
 
 

@@ -12,8 +12,6 @@ from whim.types import F64, I64
 from whim.worlds.draws import streams, vectors
 from whim.worlds.episode import Episode
 
-__all__ = ["GroupedLinear"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupedLinear:

@@ -13,8 +13,6 @@ from whim.worlds.draws import LAWS, joint_rewards, streams, vectors
 from whim.worlds.episode import Episode
 from whim.worlds.rotation import Rotation
 
-__all__ = ["Changes", "LinearWorld"]
-
 Changes = dict[int, list[int]]
 
 

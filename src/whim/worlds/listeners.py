@@ -11,8 +11,6 @@ import numpy as np
 
 from whim import checks
 
-__all__ = ["Listeners"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listeners:

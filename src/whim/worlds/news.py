@@ -18,8 +18,6 @@ from whim.worlds.episode import Episode
 from whim.worlds.r6a import write_blocks
 from whim.worlds.rotation import Rotation, jittered, rotation
 
-__all__ = ["NewsLog", "NewsWorld"]
-
 CLUSTERS = 5  # of users and of articles; with the constant, d = m = 6
 FIRST_ID = 109_417
 FIRST_TIME, TICK, TICKS = 1_241_160_900, 300, 2_880  # ten days in steps of five minutes

@@ -12,8 +12,6 @@ from whim.worlds.draws import vectors
 from whim.worlds.linear import Changes, LinearWorld
 from whim.worlds.rotation import Rotation
 
-__all__ = ["PiecewiseLinear"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PiecewiseLinear(LinearWorld):

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from whim.files import write_atomic
 from whim.types import F64, I64
 
-__all__ = ["Block", "write_blocks"]
-
 # times, shown places, clicks, contexts, and the articles of the one pool of all these events
 Block: TypeAlias = tuple[I64, I64, F64, F64, I64]
 

@@ -13,8 +13,6 @@ from whim.worlds.draws import vectors
 from whim.worlds.linear import Changes, LinearWorld
 from whim.worlds.rotation import Rotation, jittered, rotation
 
-__all__ = ["RotatingLinear"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotatingLinear(LinearWorld):

@@ -9,8 +9,6 @@ import numpy as np
 
 from whim.types import F64, I64
 
-__all__ = ["Rotation", "jittered", "rotation"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rotation:

@@ -20,11 +20,6 @@ from whim.kernels.jit import part
 from whim.kernels.linalg import udu
 from whim.types import F64
 
-__all__ = [
-    "BINARY", "FREE", "LOSS", "PAST", "PLAYS", "SQUARES", "Contrast", "count_noise", "differs",
-    "turned",
-]  # fmt: skip
-
 # columns of ``past``, what the group's test had counted when the last arm left: that test starts
 # anew then, but what it has learnt about the noise still counts
 LOSS, SQUARES, PLAYS, FREE, BINARY = range(5)

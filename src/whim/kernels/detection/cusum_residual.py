@@ -10,8 +10,6 @@ from whim.kernels.jit import part
 from whim.kernels.status import CHANGED, NO_CHANGE
 from whim.types import F64
 
-__all__ = ["COLUMNS", "PLAYS", "CusumTest", "test"]
-
 PLAYS, COUNT, SQUARES, UP, DOWN = range(5)
 COLUMNS = 5
 

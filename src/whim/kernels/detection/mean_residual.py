@@ -17,8 +17,6 @@ from whim.kernels.jit import bind, part
 from whim.kernels.status import CHANGED, GROW, NO_CHANGE, TEST
 from whim.types import F64
 
-__all__ = ["POPS", "SEEDED", "TABLE", "MeanResidual", "compose"]
-
 # columns of the windows' table after those of the window: whether M_pre has been seeded, and how
 # many plays have left since the sums were exact
 SEEDED, POPS, TABLE = range(windows.ENDS, windows.ENDS + 3)

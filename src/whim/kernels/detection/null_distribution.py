@@ -13,8 +13,6 @@ from whim.kernels.detection.windows import Windows, advance
 from whim.kernels.jit import part
 from whim.types import F64
 
-__all__ = ["Clicks", "clicked", "tempered"]
-
 _STEP = 1.0  # fitted: what rare clicks, which come in steps, fall short by
 _WIDER = 0.8  # fitted: how much of the widening counts
 

@@ -15,11 +15,6 @@ from typing import NamedTuple
 from whim.kernels.jit import jit, part
 from whim.types import F64, I64
 
-__all__ = [
-    "COLUMNS", "OFF", "TALLY", "Revisit", "all_chances", "chance", "fading", "mix", "note",
-    "note_change", "weigh",
-]  # fmt: skip
-
 COLUMNS, TALLY = 2, 4
 OFF = -1.0
 _CHANCE, _SEEN = 0, 1

@@ -27,12 +27,6 @@ from whim.kernels.linalg import udu
 from whim.kernels.status import CHANGED, GROW, NO_CHANGE, TEST
 from whim.types import F64
 
-__all__ = [
-    "BINARY", "EQUAL", "FREE", "FRESH", "LEAST_FREE", "PLAYS", "PRICE", "ROUNDING", "SHORTEST",
-    "TABLE", "ScoreTest", "began", "compose", "examine", "fit", "gather", "learn_residual",
-    "refit", "residual", "room_size",
-]  # fmt: skip
-
 # columns of the windows' table after those of the window: since the restart, plays, residuals
 # that exist, and plays with a reward of 0 or 1
 PLAYS, FREE, BINARY, TABLE = range(windows.ENDS, windows.ENDS + 4)

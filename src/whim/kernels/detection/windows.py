@@ -16,11 +16,6 @@ import numpy as np
 from whim.kernels.jit import inline, jit
 from whim.types import F64, I64
 
-__all__ = [
-    "CHUNK", "COUNT", "ENDS", "HEAD", "HEAD_AT", "TAIL", "TAIL_AT", "Windows", "advance", "clear",
-    "empty", "empty_pool", "full", "grown", "newest", "pop", "push", "resum",
-]  # fmt: skip
-
 HEAD, HEAD_AT, TAIL, TAIL_AT, COUNT = range(5)
 ENDS = 5
 CHUNK = 32

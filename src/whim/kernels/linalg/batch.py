@@ -12,8 +12,6 @@ from whim.kernels.jit import jit
 from whim.kernels.linalg import udu
 from whim.types import F64, I64
 
-__all__ = ["bounds", "pack_rows"]
-
 _BLOCK = 2**22  # scores per block: enough work for BLAS to use its threads, 32 MB of memory
 
 

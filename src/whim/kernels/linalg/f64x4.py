@@ -22,8 +22,6 @@ from numba import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
-__all__ = ["F64x4", "joined", "load", "part", "splat", "store", "total", "transposed"]
-
 _FOUR = ir.VectorType(ir.DoubleType(), 4)
 _SINGLE = ir.VectorType(ir.FloatType(), 4)
 _OPERATORS = (

@@ -16,8 +16,6 @@ from whim.kernels.jit import bind, inline
 from whim.kernels.linalg.f64x4 import joined, load, part, splat, store, transposed
 from whim.types import F64
 
-__all__ = ["columns", "columns_for", "cross_sums", "kron", "pack4", "quads", "solve", "squares"]
-
 _0, _1, _2, _3, _4, _12, _24 = (np.uint64(i) for i in (0, 1, 2, 3, 4, 12, 24))
 _FOURS = np.uint64(2**64 - 4)
 PARTS = 3  # vectors at a time; bound to 3 and 6 below

@@ -10,8 +10,6 @@ from __future__ import annotations
 from whim.kernels.jit import inline
 from whim.types import F64
 
-__all__ = ["add", "quad", "solve"]
-
 _NOTHING = 1e-280  # a pivot below this has lost digits to underflow, and adds nothing
 
 

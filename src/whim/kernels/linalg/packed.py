@@ -14,8 +14,6 @@ from whim.kernels.jit import inline
 from whim.kernels.linalg import lanes
 from whim.types import F64
 
-__all__ = ["LEAST", "WORK", "best", "pack"]
-
 LEAST = 8  # candidates; with fewer the copy costs more than it saves
 WORK = 2  # rows of ``packed`` after the model's: mean and width
 

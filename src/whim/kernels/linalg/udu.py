@@ -21,11 +21,6 @@ from whim.kernels.jit import inline, jit
 from whim.kernels.linalg import vectors
 from whim.types import F64
 
-__all__ = [
-    "LARGEST", "LONG", "aligned", "dense", "downdate", "finite", "learn", "packed_size", "predict",
-    "prior", "quad", "rank_one", "set_prior", "symmetric", "times",
-]  # fmt: skip
-
 # a step from contexts of size 1 to one of size s costs the mean about s · 1e-16: refused in time
 LARGEST = 1e10
 SHORT = 24  # vectors shorter than this are summed number by number, one model at a time

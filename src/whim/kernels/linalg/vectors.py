@@ -14,8 +14,6 @@ from whim.kernels.jit import inline
 from whim.kernels.linalg.f64x4 import load, splat, store, total
 from whim.types import F64
 
-__all__ = ["add_rows", "dot", "quad", "rank_one"]
-
 _0, _1, _2, _3, _4, _8 = (np.uint64(i) for i in (0, 1, 2, 3, 4, 8))
 _FOURS, _EIGHTS = np.uint64(2**64 - 4), np.uint64(2**64 - 8)  # masks: whole fours, whole eights
 

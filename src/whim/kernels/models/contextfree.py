@@ -17,12 +17,6 @@ from whim.kernels.loops import Kernels
 from whim.kernels.status import GROW, NO_CHANGE
 from whim.types import F64, I64
 
-__all__ = [
-    "AT", "DISCOUNTED", "DISCOUNTED_COLUMNS", "FILLED", "PLAIN_COLUMNS", "PLAYS", "POPS",
-    "RANDOM", "RING", "SLIDING", "SUM", "UCB", "DiscountedState", "RandomState", "SlidingState",
-    "UCBState", "bounds", "count", "discounted_total", "force",
-]  # fmt: skip
-
 # columns of ``stats``; the last name of each line is how many a policy has
 PLAYS, SUM, PLAIN_COLUMNS = range(3)
 LAST, DISCOUNTED_COLUMNS = range(2, 4)  # D-UCB: step of the last play, which the sums are as of

@@ -17,11 +17,6 @@ from whim.kernels.models.contextfree import PLAYS, SUM, bounds, count, force
 from whim.kernels.status import CHANGED, GROW, NO_CHANGE, TEST
 from whim.types import F64, I64
 
-__all__ = [
-    "CUSUM", "CUSUM_COLUMNS", "MONITORED", "MONITORED_COLUMNS", "MONITOR_TABLE", "TAU",
-    "CusumState", "MonitoredState", "round_robin", "turn_of",
-]  # fmt: skip
-
 # columns of ``stats`` after plays and sum; the last name of each line is how many there are
 EARLY, LATE, MONITORED_COLUMNS = range(2, 5)  # M-UCB: sums of the window's halves
 ORIGIN, UP, DOWN, CUSUM_COLUMNS = range(2, 6)  # CUSUM-UCB: warm-up mean, g+ and g-

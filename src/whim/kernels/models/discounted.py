@@ -23,8 +23,6 @@ from whim.kernels.models.uniform import Pairs, feature, row_of
 from whim.kernels.status import NO_CHANGE
 from whim.types import F64, I64
 
-__all__ = ["DISCOUNTED", "Radius", "State", "coefficients", "empty_row", "score_many"]
-
 
 class Radius(NamedTuple):
     """``alpha`` or, if that is nan, what β_t of Russac et al. is made of, from ``start`` on."""

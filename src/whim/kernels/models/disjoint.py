@@ -22,11 +22,6 @@ from whim.kernels.loops import Kernels
 from whim.kernels.status import NO_CHANGE, Turn
 from whim.types import F64, I64
 
-__all__ = [
-    "LINTS", "LINUCB", "MEAN_RESIDUAL", "SCORE_TEST", "MeanResidualState", "Ridge",
-    "ScoreTestState", "State", "decide", "decide_turn", "learn", "relearn", "score", "teach",
-]  # fmt: skip
-
 
 class Ridge(NamedTuple):
     """One model per arm: ``cum`` has its row, ``shown`` the same as decisions read it.

@@ -10,8 +10,6 @@ from whim.kernels.jit import jit
 from whim.kernels.linalg import udu
 from whim.types import F64, I64
 
-__all__ = ["terms"]
-
 
 @jit
 def terms(

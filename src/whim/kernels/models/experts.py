@@ -26,11 +26,6 @@ from whim.kernels.models.uniform import Pairs, feature
 from whim.kernels.status import CHANGED, NO_CHANGE
 from whim.types import F64, I64
 
-__all__ = [
-    "BEFORE", "COUNTS", "EXPERTS", "LIVE", "MARKS", "STATISTIC", "WORK", "Settings", "State",
-    "audit_row", "start",
-]  # fmt: skip
-
 LIVE, HEAD = model_pool.LIVE, model_pool.LIVE + 1  # of ``marks``
 MARKS = 2
 TRAINED, AGE, GATED = range(3)  # of a row of ``counts``

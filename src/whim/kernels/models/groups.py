@@ -23,8 +23,6 @@ from whim.kernels.models.disjoint import Ridge
 from whim.kernels.status import CHANGED, GROW, NO_CHANGE, TEST
 from whim.types import F64, I64
 
-__all__ = ["EVER", "GROUPS", "ONE", "SHARED", "SINCE", "UNUSED", "Among", "Arms", "State"]
-
 UNUSED, SHARED, ONE = -1, 0, 1  # kinds of rows
 EVER, SINCE = range(2)  # columns of ``clock``
 

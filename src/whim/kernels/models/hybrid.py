@@ -20,12 +20,6 @@ from whim.kernels.models import uniform
 from whim.kernels.status import NO_CHANGE, Turn
 from whim.types import F64, I64
 
-__all__ = [
-    "CUM", "GIVEN", "LINUCB", "MIXED", "PLAIN", "PRE", "Hybrid", "State", "apart",
-    "coefficients", "cross_features", "join", "own", "pack", "room_size", "score_arms",
-    "set_features",
-]  # fmt: skip
-
 CUM, PRE = range(2)
 # what z is: kron(y, x), as always before (R = 0); kron(y, x), but not always; the caller's rows
 PLAIN, GIVEN, MIXED = uniform.CROSS, uniform.GIVEN, 3

@@ -8,8 +8,6 @@ from __future__ import annotations
 from whim.kernels.jit import part
 from whim.types import I64
 
-__all__ = ["LIVE", "add_row", "drop_row"]
-
 LIVE = 0
 
 

@@ -27,10 +27,6 @@ from whim.kernels.models import hybrid
 from whim.kernels.models.hybrid import CUM, PLAIN, PRE, Hybrid
 from whim.types import F64, I64
 
-__all__ = [
-    "MEAN_RESIDUAL", "SCORE_TEST", "MeanResidualState", "ScoreTestState", "freeze", "settle",
-]  # fmt: skip
-
 
 class MeanResidualState(NamedTuple):
     """With the paper's test; ``r_at`` is where r stands in a record.

@@ -24,8 +24,6 @@ from whim.kernels.models.uniform import Pairs, feature, row_of, score_row
 from whim.kernels.status import GROW, NO_CHANGE
 from whim.types import F64, I64
 
-__all__ = ["CHAIN", "OWN", "SHARED", "State", "drop", "record_size"]
-
 # a record: its row (-1 once that row was dropped), the next record of that row, reward, φ
 ROW, NEXT, REWARD, PHI = range(4)
 # ``chain[row]``: records in the window, the first and the last one, removals since it was rebuilt

@@ -20,11 +20,6 @@ from whim.kernels.models.uniform import Pairs, feature, score_row
 from whim.kernels.status import CHANGED, NO_CHANGE
 from whim.types import F64, I64
 
-__all__ = [
-    "BEFORE", "COUNTS", "LIVE", "MARKS", "STATISTIC", "SUBMODELS", "WORK", "Settings", "State",
-    "acting", "start",
-]  # fmt: skip
-
 MARKS = 1
 TRAINED, JUDGED, FAILED = range(3)  # of a row of ``counts``; FAILED is the sum of ``fails``
 COUNTS = 3

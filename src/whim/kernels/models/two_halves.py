@@ -22,8 +22,6 @@ from whim.kernels.models.disjoint import Ridge
 from whim.kernels.status import CHANGED, GROW, NO_CHANGE, TEST
 from whim.types import F64, I64
 
-__all__ = ["TABLE", "TWO_HALVES", "State", "least_norm"]
-
 # columns of the windows' table after those of the window: the newer half's first record, and slides
 MIDDLE, MIDDLE_AT, SLIDES, TABLE = range(windows.ENDS, windows.ENDS + 4)
 

@@ -17,11 +17,6 @@ from whim.kernels.loops import Kernels
 from whim.kernels.status import NO_CHANGE
 from whim.types import F64, I64
 
-__all__ = [
-    "CROSS", "GIVEN", "ITEM", "LINTS", "LINUCB", "OWN", "Pairs", "State", "feature", "pack",
-    "row_of", "score_row",
-]  # fmt: skip
-
 ITEM, CROSS, GIVEN, OWN = range(4)
 
 

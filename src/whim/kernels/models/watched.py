@@ -14,8 +14,6 @@ from whim.kernels.models.disjoint import Ridge
 from whim.kernels.status import CHANGED, NO_CHANGE
 from whim.types import F64
 
-__all__ = ["CUSUM", "RESIDUAL", "CusumState", "ResidualState"]
-
 
 class CusumState(NamedTuple):
     """With CUSUM, compiled."""

@@ -23,8 +23,6 @@ from whim.files import write_atomic
 from whim.policies.base import state_file
 from whim.types import F64, I64, ArmId
 
-__all__ = ["ArmArrays"]
-
 
 class ArmArrays:
     """Arms with a slot each, and the arrays that belong to them.

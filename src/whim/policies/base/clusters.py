@@ -10,8 +10,6 @@ import numpy as np
 from whim.errors import InvalidInputError
 from whim.types import F64, I64
 
-__all__ = ["centres", "nearest"]
-
 _BLOCK = 4096  # items at a time
 
 

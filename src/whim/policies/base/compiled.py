@@ -12,8 +12,6 @@ from whim.kernels.loops import Kernels
 from whim.policies.base.policy import Policy
 from whim.types import F64, I64
 
-__all__ = ["CompiledPolicy"]
-
 _NO_ROWS: F64 = np.zeros((0, 0))
 _NO_NOISE: F64 = np.zeros(0)
 

@@ -12,8 +12,6 @@ from whim.kernels.models import contextfree
 from whim.policies.base.compiled import CompiledPolicy
 from whim.types import F64, I64, ChangeEvent
 
-__all__ = ["ContextFreePolicy", "horizon_and_changes"]
-
 
 class ContextFreePolicy(CompiledPolicy):
     """A few sums per arm; contexts are checked and otherwise ignored.

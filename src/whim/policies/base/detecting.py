@@ -16,8 +16,6 @@ from whim.policies.base.compiled import CompiledPolicy
 from whim.policies.base.windows import RowWindows
 from whim.types import F64, I64, ChangeEvent
 
-__all__ = ["Detecting", "Reporting", "score_state"]
-
 
 class Reporting(CompiledPolicy):
     """A policy whose kernels leave a change in ``_report``: θ before, θ after, and the verdict."""

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from whim.kernels.linalg import batch
 from whim.types import F64
 
-__all__ = ["SMALL", "bounds"]
-
 SMALL = 1 / 64  # scaled squared widths below have lost too many digits
 _BLOCK = 2**19  # scores per block: 2 MB, still in a cache when they are added up
 _ROWS = 256  # contexts per block, at least: a product with fewer is slower

@@ -15,8 +15,6 @@ from whim.kernels.models import hybrid
 from whim.policies.base.compiled import CompiledPolicy
 from whim.types import F64, I64, ArmId
 
-__all__ = ["HybridPolicy"]
-
 
 class HybridPolicy(CompiledPolicy):
     """Arm coefficients of x and shared ones of the cross features z = kron(y, x)."""

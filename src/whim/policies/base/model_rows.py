@@ -14,8 +14,6 @@ from whim.policies.base.detecting import Reporting
 from whim.policies.base.windows import WindowPool, within_pool
 from whim.types import F64, I64, ArmId
 
-__all__ = ["ModelRows"]
-
 _CHUNK = 8  # plays: a thousand arms played once each should not cost a long window each
 
 

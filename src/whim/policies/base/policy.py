@@ -24,8 +24,6 @@ from whim.kernels.status import CHANGED, GROW, NO_CHANGE, NOT_FINITE, TEST
 from whim.policies.base.arms import ArmArrays
 from whim.types import F64, I64, ArmId, ChangeEvent, Decision
 
-__all__ = ["Policy"]
-
 _ARRAY, _F64 = np.ndarray, np.dtype(np.float64)
 _LARGEST = checks.LARGEST
 _NAMES = frozenset((str, int))  # ids that can be looked up without a further check

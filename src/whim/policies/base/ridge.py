@@ -21,8 +21,6 @@ from whim.policies.base import float32
 from whim.policies.base.compiled import CompiledPolicy
 from whim.types import F64, I64, ArmId
 
-__all__ = ["RidgePolicy", "RowPolicy"]
-
 
 class RowPolicy(CompiledPolicy):
     """A policy with tables of one row per arm, or of one row in all."""

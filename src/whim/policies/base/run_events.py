@@ -13,14 +13,12 @@ import numpy as np
 
 from whim.errors import InvalidInputError
 from whim.kernels.linalg import lanes, packed
-from whim.kernels.loops import EACH, MATCH, ONE, Draws, EventBatch
+from whim.kernels.loops import EACH, MATCH, Draws, EventBatch
 from whim.kernels.status import CHANGED, GROW, NEED_NOISE, NO_CHANGE, NOT_FINITE
 from whim.policies.base.compiled import CompiledPolicy
 from whim.policies.base.policy import Policy
 from whim.policies.oracle_restart import OracleRestart
 from whim.types import F64, I64, ChangeEvent
-
-__all__ = ["EACH", "MATCH", "ONE", "EventBatch", "Outcome", "run_events"]
 
 _NEVER = -1
 _NUMBERS = 1 << 16  # random numbers drawn at a time

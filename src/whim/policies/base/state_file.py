@@ -26,10 +26,6 @@ import numpy.typing as npt
 from whim.errors import InvalidInputError, StateFileError
 from whim.types import ArmId
 
-__all__ = [
-    "FORMAT", "decode_id", "decode_value", "encode_id", "encode_value", "pack", "unpack",
-]  # fmt: skip
-
 FORMAT = 1
 _MAGIC = b"whim\x00pol"
 _HEAD = struct.Struct("<8sIQ")

@@ -7,8 +7,6 @@ from whim.kernels.detection.windows import Windows
 from whim.policies.base.compiled import CompiledPolicy
 from whim.types import F64, I64
 
-__all__ = ["RowWindows", "WindowPool", "within_pool"]
-
 
 class WindowPool(CompiledPolicy):
     """A policy with windows in one pool of chunks."""

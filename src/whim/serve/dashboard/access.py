@@ -15,8 +15,6 @@ from whim.serve.dashboard.routes import routes
 from whim.serve.http.guard import admit
 from whim.serve.http.problems import ProblemError
 
-__all__ = ["guarded_routes"]
-
 _OPEN = ("/login", "/static")  # pages that need no key
 _HEADERS = [
     (b"content-security-policy",

@@ -14,8 +14,6 @@ from whim.serve.dashboard.views import arm_text
 from whim.serve.state.engine import Engine
 from whim.serve.state.stats import ArmCounts, Stats
 
-__all__ = ["DEEPEST", "PER_PAGE", "SORTS", "arms"]
-
 PER_PAGE = 50
 DEEPEST = 40  # pages that can be turned to; further arms: by name, or in another order
 _CHUNK = 500  # arms looked at before others have their turn

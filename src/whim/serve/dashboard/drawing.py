@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["moves", "spark"]
-
 _MOST = 6  # moves shown of a change
 
 

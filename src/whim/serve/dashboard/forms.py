@@ -14,8 +14,6 @@ from whim.errors import InvalidInputError
 from whim.serve import wire
 from whim.serve.state.policy import build
 
-__all__ = ["config_of", "fields", "local", "path_of"]
-
 _MOST = 64 * 1024
 
 

@@ -16,8 +16,6 @@ from whim.evaluate import Interval
 from whim.evaluate.intervals import rate_interval
 from whim.serve.state.stats import MICRO, Bin, Stats
 
-__all__ = ["Rates", "lift", "now", "over", "rate", "series", "settled", "spark_values"]
-
 _CLOSED = 0.95  # of a bin's decisions, for it to be settled before its time
 _POINTS = 120  # of a chart, at most
 _ENOUGH = 50  # decisions that a point stands for, if there are so many before it

@@ -15,8 +15,6 @@ from whim.serve.http.problems import problem_of
 from whim.serve.state.stats import MICRO
 from whim.version import __version__
 
-__all__ = ["NO_STORE", "STATIC", "error_page", "problem_page", "render"]
-
 NO_STORE = {"cache-control": "no-store"}
 STATIC = Path(__file__).parent / "static"
 _TITLES = {

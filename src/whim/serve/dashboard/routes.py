@@ -24,8 +24,6 @@ from whim.serve.http.service import Service
 from whim.serve.jobs.background import Job, JobState
 from whim.serve.state.space import NotFoundError
 
-__all__ = ["routes"]
-
 _json = msgspec.json.Encoder().encode
 View = Callable[[Request], Awaitable[Response]]
 

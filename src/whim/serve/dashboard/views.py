@@ -21,12 +21,6 @@ from whim.serve.state.space import Space
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.stats import MICRO
 
-__all__ = [
-    "arm_text", "card", "changes", "compared", "config",
-    "duration", "example", "explores", "latest",
-    "params", "percent", "policies",  "series", "shell", "summary",
-]  # fmt: skip
-
 _CHANGES = 10  # a page of the timeline
 _DAY = 86_400 * MICRO
 _MARKS = 100  # changes drawn in the chart

@@ -9,11 +9,6 @@ from msgspec import Meta, Struct
 from whim.serve import wire
 from whim.serve.state.views import ArmView, ChangeView, Info
 
-__all__ = [
-    "Activated", "Answers", "ArmList", "Begun", "ChangeList", "Decisions", "Health", "NewSpace",
-    "Rebuilding", "Results", "RetireArms", "Rewarded", "Rewards", "SpaceList", "StatsView",
-]  # fmt: skip
-
 
 def _either(name: str) -> Meta:
     """Items of a batch's answer, for the document: one that went well, or what was wrong."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from whim.serve.http.keys import Key, Keys
     from whim.serve.http.service import Service
 
-__all__ = ["COOKIE", "admit", "refuse_open", "token_of"]
-
 COOKIE = "whim_key"
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 _SAFE = frozenset(("GET", "HEAD"))

@@ -19,8 +19,6 @@ from whim.serve.jobs.background import Job
 from whim.serve.state.space import DecisionRequest
 from whim.serve.state.views import Info, arm_views
 
-__all__ = ["ROUTES"]
-
 _json = msgspec.json.encode
 _AT_ONCE = 32  # of a batch, before others have their turn
 _SPACE = "/v1/spaces/{space}"

@@ -27,8 +27,6 @@ from whim.serve.wire import Name
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["SCOPES", "Key", "Keys", "KeysError"]
-
 SCOPES = ("decide", "reward", "read", "admin")
 Scope = Literal["decide", "reward", "read", "admin"]
 _EVERY = 1.0  # seconds between looks at the file

@@ -8,8 +8,6 @@ from collections.abc import Callable
 
 from whim.errors import InvalidInputError
 
-__all__ = ["Rates"]
-
 _TINY = 1e-9  # seconds: rounding must not make a caller wait twice
 
 

@@ -22,8 +22,6 @@ from whim.serve.wire import RewardState
 if TYPE_CHECKING:
     from whim.serve.state.engine import Engine
 
-__all__ = ["CONTENT_TYPE", "Metrics"]
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _NAMES = [*(str(bound) for bound in _BOUNDS), "+Inf"]

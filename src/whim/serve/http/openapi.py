@@ -14,8 +14,6 @@ from whim.serve.http.problems import Failure
 from whim.serve.http.routes import Route
 from whim.version import __version__
 
-__all__ = ["document"]
-
 _REFS = "#/components/schemas/{name}"
 _ALWAYS = {
     400: "The body is not JSON.",

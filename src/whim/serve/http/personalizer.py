@@ -21,8 +21,6 @@ from whim.serve.http.service import Service
 from whim.serve.starter import personalizer_config
 from whim.serve.state.space import ConflictError, probability
 
-__all__ = ["ROUTES"]
-
 _DEEPEST = 16
 _Id = Annotated[str, Meta(min_length=1, max_length=128)]
 

@@ -8,12 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from whim.errors import InvalidInputError, WhimError
-from whim.serve.log.store import StoreError
+from whim.serve.log.reader import StoreError
 from whim.serve.state.recovery import BusyError
 from whim.serve.state.space import ConflictError, NotFoundError
-
-__all__ = ["Failure", "Problem", "ProblemError", "problem_of"]
-
 
 _LONGEST = 600
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from whim.serve.http.keys import Key
     from whim.serve.http.service import Service
 
-__all__ = ["Call", "Endpoint", "Query", "Reply", "Route"]
-
 _JSON = b"application/json"
 _encode = msgspec.json.Encoder().encode
 _NO_STORE = (b"cache-control", b"no-store")

@@ -17,15 +17,14 @@ from whim.serve.http.metrics import Metrics
 from whim.serve.http.problems import ProblemError
 from whim.serve.jobs.background import Background, Job
 from whim.serve.jobs.webhooks import Webhooks
-from whim.serve.log.store import Commit, StoreError
+from whim.serve.log.reader import StoreError
+from whim.serve.log.store import Commit
 from whim.serve.logging import get as get_log
 from whim.serve.settings import Settings, is_loopback
 from whim.serve.starter import DEMO, demo_config, personalizer_config
 from whim.serve.state.engine import Engine
 from whim.serve.state.policy import build
 from whim.serve.state.space import DecisionRequest
-
-__all__ = ["Service"]
 
 _TICK = 0.25  # seconds: the longest that an ended waiting stays open
 _AT_ONCE = 100  # waitings that are ended before others have their turn

@@ -22,8 +22,6 @@ from whim.serve.state.space_state import SpaceState
 from whim.serve.state.warm import compile_for, kernels_of
 from whim.serve.wire import SpaceConfig
 
-__all__ = ["Background", "Job", "JobState"]
-
 _TRIM_SECONDS = 3600.0  # from one look for rows that are too old to the next
 _JOBS = 20  # what-ifs that are remembered
 _LONG_COMPILE = 2.0  # seconds after which it is said

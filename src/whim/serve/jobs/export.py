@@ -25,8 +25,6 @@ from whim.serve.jobs.history import Decision, History, Progress
 from whim.serve.state.space import probability
 from whim.serve.state.stats import MICRO
 
-__all__ = ["FORMATS", "export"]
-
 _BATCH = 20_000  # rows of Parquet at a time
 _UNFIT = "does not fit the features that the space has now"
 _json = msgspec.json.Encoder().encode

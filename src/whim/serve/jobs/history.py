@@ -24,8 +24,6 @@ from whim.serve.state.space import NotFoundError
 from whim.serve.wire import RewardState
 from whim.types import F64
 
-__all__ = ["Decision", "History", "Progress"]
-
 Progress = Callable[[float], object]
 _BATCH = 5000
 _SPOOL = """

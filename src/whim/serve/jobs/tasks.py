@@ -19,8 +19,6 @@ from whim.serve.state import recovery
 from whim.serve.state.snapshots import Snapshots
 from whim.serve.state.warm import compile_for
 
-__all__ = ["Tasks"]
-
 Progress = Callable[[float], None]
 
 

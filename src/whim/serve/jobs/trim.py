@@ -27,8 +27,6 @@ from whim.serve.log.reader import LogReader, StoreError
 from whim.serve.log.rows import DECODERS, ArmFeatures, ConfigRow, Kind
 from whim.serve.state.base import BaseBody, begin, read_base, rows_of
 
-__all__ = ["Trimmed", "trim"]
-
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS base (
   space INTEGER PRIMARY KEY, seq INTEGER NOT NULL, version INTEGER NOT NULL, size INTEGER NOT NULL,

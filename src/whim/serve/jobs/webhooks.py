@@ -30,8 +30,6 @@ from whim.version import __version__
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Webhooks", "signature", "wait_before"]
-
 Read = Callable[[str, int], list[dict[str, Any]]]
 
 _AT_ONCE = 4  # requests to one address, whatever the number of its spaces

@@ -32,8 +32,6 @@ from whim.serve.state.space_state import SpaceState
 from whim.serve.state.stats import MICRO
 from whim.types import F64
 
-__all__ = ["run"]
-
 _BINS = 60  # points of a curve, at most
 _A_BIN = 50  # decisions that it should have
 _FEW = 100  # decisions' worth below which an estimate is called weak

@@ -22,8 +22,6 @@ from msgspec import field
 from whim.errors import WhimError
 from whim.serve.log.rows import ConfigRow
 
-__all__ = ["Message", "Task", "Worker", "WorkerError", "join_state", "split_state"]
-
 _LENGTH = struct.Struct("<I")
 _HEAD = struct.Struct("<Q")
 _PART = 1 << 24  # bytes of a frame at most; a large state comes in several

@@ -8,8 +8,6 @@ from whim.serve.log.reader import LogReader, StoreError
 from whim.serve.log.rows import DECODERS, ConfigRow, Kind
 from whim.serve.wire import SpaceConfig
 
-__all__ = ["ConfigHistory", "config_histories", "open_spaces"]
-
 
 class ConfigHistory(NamedTuple):
     """The configuration wanted last, and those that were in force with the row each began at.

@@ -15,8 +15,6 @@ import numpy as np
 if TYPE_CHECKING:
     from whim.serve.log.reader import LogReader
 
-__all__ = ["Ids"]
-
 _BYTES = 1 << 24  # one look-up in fifty is in vain for five million ids, one in five for twenty
 _MASK = _BYTES - 1
 _STEP = 2000

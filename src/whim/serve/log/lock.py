@@ -11,8 +11,6 @@ from whim.serve.log.reader import StoreError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["DataLock"]
-
 
 class DataLock:
     """One service per data directory; the system releases it when the process ends."""

@@ -24,8 +24,6 @@ import msgspec
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["CLOSE", "FORMAT", "HEAD", "LENGTH", "checksum"]
-
 FORMAT = 4
 LENGTH = struct.Struct("<I")
 HEAD = struct.Struct("<qqqq")  # of a row, for its checksum

@@ -16,8 +16,6 @@ from whim.errors import WhimError
 from whim.serve.log.log_writer import FORMAT, HEAD
 from whim.serve.log.rows import Kind, Raw, Row
 
-__all__ = ["UNREADABLE", "LogReader", "StoreError"]
-
 _BLOCK = 2048  # rows read at a time
 _SPAN = 1 << 15  # row numbers per query of one space, so that no reader blocks checkpoints for long
 UNREADABLE = sqlite3.Error, UnicodeDecodeError  # the latter: damage inside the message itself

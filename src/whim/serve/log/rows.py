@@ -11,11 +11,6 @@ from msgspec import Struct
 from whim.serve.wire import Answer, Mode, Ranked, RewardState, SpaceConfig
 from whim.types import ChangeEvent
 
-__all__ = [
-    "DECODERS", "Activation", "ArmFeatures", "ArmsRow", "Change", "ConfigRow", "DecisionRow",
-    "Expiry", "FeatureValues", "Kind", "Raw", "RewardRow", "Row", "answer_of",
-]  # fmt: skip
-
 
 class Kind(enum.IntEnum):
     """What a row says; the numbers are stored."""

@@ -28,8 +28,6 @@ from whim.serve.log.log_writer import CLOSE, LENGTH
 from whim.serve.log.reader import UNREADABLE, LogReader, StoreError
 from whim.serve.log.rows import Change, Row
 
-__all__ = ["Commit", "LogReader", "OnCommit", "Packed", "Store", "StoreError", "pack_changes"]
-
 _MOST_ROWS = 1000  # per commit: more gain nothing and make the first of them wait
 _MOST_BYTES = 1 << 22  # per commit, for the same reason
 _START_SECONDS = 60  # for the writer to start: another one may have to end first

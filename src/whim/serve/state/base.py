@@ -16,8 +16,6 @@ from whim.serve.log.rows import ArmFeatures, Raw
 from whim.serve.state.space_state import SpaceState
 from whim.serve.wire import SpaceConfig
 
-__all__ = ["Base", "BaseBody", "begin", "read_base", "remains", "rows_of"]
-
 
 class BaseBody(msgspec.Struct, array_like=True):
     """A base as it is stored: the bytes of a state, and what a rebuild needs beside it.

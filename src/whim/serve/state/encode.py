@@ -16,8 +16,6 @@ from whim.errors import InvalidInputError
 from whim.serve.wire import LARGEST_SIZE, Features, Field
 from whim.types import F64
 
-__all__ = ["Encoder"]
-
 _FEW = 64  # numbers that are summed sooner without an array
 _SMALL = 256  # places up to which a list of floats is quicker to fill than an array
 _LONG = 200  # characters of a text whose place is not worth remembering

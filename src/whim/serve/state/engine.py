@@ -20,8 +20,9 @@ import msgspec
 from whim.serve import wire
 from whim.serve.log.configs import config_histories
 from whim.serve.log.lock import DataLock
+from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import Change, ConfigRow, Kind, Row
-from whim.serve.log.store import OnCommit, Packed, Store, StoreError, pack_changes
+from whim.serve.log.store import OnCommit, Packed, Store, pack_changes
 from whim.serve.state import recovery
 from whim.serve.state.known import KnownDecisions
 from whim.serve.state.policy import as_logged
@@ -29,8 +30,6 @@ from whim.serve.state.snapshots import Snapshots
 from whim.serve.state.space import ConflictError, DecisionRequest, NotFoundError, Space
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.views import Info, change_views
-
-__all__ = ["Engine"]
 
 _LEARN_AT_START = 0.5  # seconds for ids of old decisions, and then at each tick
 _LEARN_PER_TICK = 0.003

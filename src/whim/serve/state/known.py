@@ -12,8 +12,6 @@ from whim.serve.log.rows import DECODERS, Kind, answer_of
 from whim.serve.log.store import Store
 from whim.serve.state.space import ConflictError, DecisionRequest, Space
 
-__all__ = ["KnownDecisions"]
-
 
 class KnownDecisions:
     """The decisions of all spaces; the store knows those that are committed."""

@@ -10,8 +10,6 @@ import msgspec
 from whim.errors import InvalidInputError
 from whim.serve.log.rows import DecisionRow, FeatureValues
 
-__all__ = ["canonical", "check_loggable", "to_bytes"]
-
 _encode = msgspec.msgpack.encode
 _deterministic = msgspec.msgpack.Encoder(order="deterministic").encode
 

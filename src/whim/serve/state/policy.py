@@ -12,8 +12,6 @@ from whim.policies import policy as make_policy
 from whim.serve.state.encode import Encoder
 from whim.serve.wire import SpaceConfig
 
-__all__ = ["SERVED", "as_logged", "build"]
-
 _LARGEST_PRODUCT = 4096  # what the hybrids share has its square
 SERVED = sorted(POLICIES.keys() - {"oracle-restart"})  # which needs a truth that no service knows
 

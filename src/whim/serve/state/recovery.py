@@ -20,10 +20,6 @@ from whim.serve.state.base import begin, read_base, remains, rows_of
 from whim.serve.state.snapshots import Snapshots
 from whim.serve.state.space_state import SpaceState
 
-__all__ = [
-    "BusyError", "Rebuilt", "Replicas", "advance", "advance_all", "rebuild", "start",
-]  # fmt: skip
-
 Progress = Callable[[int], None]
 
 

@@ -18,8 +18,6 @@ from pathlib import Path
 from whim.serve.log.reader import StoreError
 from whim.serve.state.space_state import SpaceState
 
-__all__ = ["Snapshots", "peek"]
-
 PAGE = 1 << 14
 _HEAD = struct.Struct("<8sIQ")  # of a saved policy: docs/state.md
 _SCHEMA = """

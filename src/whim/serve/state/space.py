@@ -22,8 +22,6 @@ from whim.serve.state.stats import MICRO
 from whim.serve.wire import RewardState
 from whim.types import F64
 
-__all__ = ["ConflictError", "DecisionRequest", "NotFoundError", "Space", "draws", "probability"]
-
 _REMEMBERED = 65_536  # rewards that closed a decision
 # as plain names: an enumeration's members are slow to look up
 _DECISION, _REWARD = int(Kind.DECISION), int(Kind.REWARD)

@@ -24,8 +24,6 @@ from whim.serve.state.stats import Pending, Stats
 from whim.serve.wire import RewardState
 from whim.types import F64, ChangeEvent
 
-__all__ = ["SpaceState"]
-
 # as plain names: they are looked up for every row
 _DECISION, _REWARD = int(Kind.DECISION), int(Kind.REWARD)
 _CONFIGS = frozenset((int(Kind.CONFIG), int(Kind.BUILT)))

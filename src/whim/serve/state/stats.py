@@ -14,8 +14,6 @@ from msgspec import Struct
 
 from whim.serve.wire import RewardState
 
-__all__ = ["MICRO", "ArmCounts", "Bin", "Pending", "Stats"]
-
 MICRO = 1_000_000
 _FIRST_BIN = 1 * MICRO
 _BINS = 600  # kept; when there are more, two become one

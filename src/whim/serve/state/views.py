@@ -12,8 +12,6 @@ from whim.serve.log.reader import LogReader
 from whim.serve.state.space import Space
 from whim.serve.state.stats import ArmCounts
 
-__all__ = ["ArmView", "ChangeView", "Info", "arm_views", "change_views", "moment"]
-
 _NEVER = ArmCounts()
 
 

@@ -8,8 +8,6 @@ from whim.policies import Policy, from_bytes
 from whim.serve.state.policy import build
 from whim.serve.wire import SpaceConfig
 
-__all__ = ["compile_for", "kernels_of"]
-
 
 def compile_for(config: SpaceConfig) -> None:
     """Take every path that a space takes: live and in batches, new and from a snapshot."""
