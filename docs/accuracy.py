@@ -1,7 +1,7 @@
-"""How exact the kept factors stay: the numbers quoted in docs/math.md.
+"""How accurate the stored factors stay: the numbers quoted in docs/math.md.
 
-Run ``python docs/accuracy.py``. Every reference is exact: contexts are whole numbers of 1/1024, so
-that the sums of x xᵀ have no rounding in float64, and inverses are taken in rational numbers.
+Run ``python docs/accuracy.py``. Every reference is exact: contexts are multiples of 1/1024, so
+that the sums of x xᵀ have no rounding in float64, and inverses are computed in rational numbers.
 """
 
 # ruff: noqa: T201
@@ -17,7 +17,7 @@ import whim
 SEED = 20200207
 GRID = 1024
 CHUNK = 100_000
-FEW = 10_000  # plays that the slow comparison is given
+FEW = 10_000  # plays of the slow comparison
 Matrix = list[list[Fraction]]
 
 
@@ -39,9 +39,9 @@ def square(M: Matrix, x: np.ndarray) -> Fraction:
     return sum((f[i] * M[i][j] * f[j] for i in range(len(f)) for j in range(len(f))), Fraction(0))
 
 
-def off(found: float, exact: Fraction) -> float:
+def off(computed: float, exact: Fraction) -> float:
     """Relative error."""
-    return abs(float(Fraction(found) / exact - 1))
+    return abs(float(Fraction(computed) / exact - 1))
 
 
 def policy(d: int) -> whim.LinUCBDisjoint:
@@ -65,9 +65,9 @@ def random_contexts(d: int, plays: int) -> None:
     exact = inverse(A)
     asked = rng.normal(size=(200, d))
     widths = [off(learner.select(x).width ** 2, square(exact, x)) / 2 for x in asked]
-    found = learner.inverse("a")
+    kept = learner.inverse("a")
     largest = max(abs(float(v)) for row in exact for v in row)
-    entry = max(abs(float(Fraction(found[i, j]) - exact[i][j])) for i in range(d) for j in range(d))
+    entry = max(abs(float(Fraction(kept[i, j]) - exact[i][j])) for i in range(d) for j in range(d))
     print(f"random contexts, d = {d}, {plays:.0e} plays:")
     print(f"  largest relative error of a width       {max(widths):.0e}")
     print(f"  largest error of A⁻¹ / its largest entry {entry / largest:.0e}")
@@ -76,7 +76,7 @@ def random_contexts(d: int, plays: int) -> None:
 def constant_context(d: int, plays: int, scale: float, naive: bool) -> None:
     """One context x over and over, eight different ones in turn: A = I + n x xᵀ.
 
-    Exactly, yᵀA⁻¹y = |y|² - n (xᵀy)² / (1 + n|x|²). Asked of x itself and of some other y.
+    Exactly, yᵀA⁻¹y = |y|² - n (xᵀy)² / (1 + n|x|²). Evaluated at x itself and at some other y.
     """
     at_x, at_y, by_inv, by_steps = [], [], [], []
     for seed in range(8):
@@ -110,14 +110,16 @@ def constant_context(d: int, plays: int, scale: float, naive: bool) -> None:
         f"  relative error of the width at y   median {np.median(at_y):.0e} worst {max(at_y):.0e}"
     )
     if naive:
-        print("  width² at y, found / exact, from numpy.linalg.inv of the summed A (nan: singular)")
+        print(
+            "  width² at y, computed / exact, from numpy.linalg.inv of the summed A (nan: singular)"
+        )
         print("   ", " ".join(f"{v:.0e}" for v in by_inv))
-        print(f"  width² at x, found / exact, from Sherman-Morrison steps on A⁻¹, {FEW} plays")
+        print(f"  width² at x, computed / exact, from Sherman-Morrison steps on A⁻¹, {FEW} plays")
         print("   ", " ".join(f"{v:.0e}" for v in by_steps))
 
 
 def after(x: np.ndarray, y: np.ndarray, n: int) -> Fraction:
-    """``yᵀ (I + n x xᵀ)⁻¹ y`` without rounding (Sherman and Morrison's formula)."""
+    """``yᵀ (I + n x xᵀ)⁻¹ y`` without rounding (the Sherman-Morrison formula)."""
     f, g = ([Fraction(float(v)) for v in vector] for vector in (x, y))
     dot = sum((a * b for a, b in zip(f, g, strict=True)), Fraction(0))
     long = sum((a * a for a in f), Fraction(0))

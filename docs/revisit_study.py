@@ -1,11 +1,11 @@
-"""Ways of looking again at arms that nobody plays, compared: the table of docs/math.md.
+"""Ways to revisit arms that nobody plays, compared: the table of docs/math.md.
 
-    python docs/looking_again.py              # 20 runs, some minutes
-    python docs/looking_again.py --runs 2     # a look
+    python docs/revisit_study.py              # 20 runs, some minutes
+    python docs/revisit_study.py --runs 2     # a quick try
 
 The worlds are the paper's disjoint ones (K = 10, d = 5, T = 20,000, α = 1, each arm changing every
-2000 steps at times of its own). Mean regret and two standard errors. What was not chosen is
-written here on top of the policy without looks, by its public calls.
+2000 steps at times of its own). Mean regret and two standard errors. The alternatives that were not
+chosen are written here on top of the policy without revisits, by its public calls.
 """
 
 # ruff: noqa: T201
@@ -23,17 +23,17 @@ from whim.types import F64
 from whim.worlds import Episode, PiecewiseLinear
 
 K, D, HORIZON = 10, 5, 20_000
-Choice = Callable[[Any, int, F64, "Seen"], int]
+Choice = Callable[[Any, int, F64, "Plays"], int]
 
 
-class Seen:
-    """When each arm was last played, and how many looks it is due."""
+class Plays:
+    """When each arm was last played, and how many forced plays it is due."""
 
     def __init__(self) -> None:
         self.last, self.due = [0] * K, [0] * K
 
 
-def plain(policy: Any, t: int, x: F64, seen: Seen) -> int:
+def plain(policy: Any, t: int, x: F64, seen: Plays) -> int:
     """The policy's own choice."""
     return int(policy.select(x).arm)
 
@@ -41,15 +41,15 @@ def plain(policy: Any, t: int, x: F64, seen: Seen) -> int:
 def round_robin(gamma: float) -> Choice:
     """The appendix's: all arms in turn, a share γ of the steps."""
 
-    def choose(policy: Any, t: int, x: F64, seen: Seen) -> int:
+    def choose(policy: Any, t: int, x: F64, seen: Plays) -> int:
         turn = t % int(K / gamma)
         return turn if turn < K else plain(policy, t, x, seen)
 
     return choose
 
 
-def due(policy: Any, t: int, x: F64, seen: Seen) -> int:
-    """Arms that are due a look first."""
+def due(policy: Any, t: int, x: F64, seen: Plays) -> int:
+    """Arms that are due a forced play first."""
     waiting = [arm for arm in range(K) if seen.due[arm]]
     return waiting[0] if waiting else plain(policy, t, x, seen)
 
@@ -57,7 +57,7 @@ def due(policy: Any, t: int, x: F64, seen: Seen) -> int:
 def widened(hazard: float) -> Choice:
     """Confidence widens with the time since the last play, and one play ends that."""
 
-    def choose(policy: Any, t: int, x: F64, seen: Seen) -> int:
+    def choose(policy: Any, t: int, x: F64, seen: Plays) -> int:
         new, best, most = float(x @ x), 0, -math.inf
         for arm, _, mean, width in policy.rank(x):
             q = 1 - (1 - hazard) ** (t - seen.last[arm]) if seen.last[arm] else 0.0
@@ -69,17 +69,17 @@ def widened(hazard: float) -> Choice:
     return choose
 
 
-def regret(episode: Episode, choose: Choice, revisit: Any, looks: int) -> float:
-    """Of one run; after a change each other arm is due so many looks."""
+def regret(episode: Episode, choose: Choice, revisit: Any, forced: int) -> float:
+    """Of one run; after a change each other arm is due that many forced plays."""
     policy = whim.PSLinUCBDisjoint(n_features=D, revisit=revisit)
     policy.add_arms(range(K))
-    seen, chosen = Seen(), np.zeros(HORIZON, int)
+    seen, chosen = Plays(), np.zeros(HORIZON, int)
     for t, x in enumerate(episode.contexts):
         arm = choose(policy, t, x, seen)
         chosen[t] = arm
         seen.last[arm], seen.due[arm] = t + 1, max(0, seen.due[arm] - 1)
-        if policy.update(arm, x, float(episode.rewards[t, arm])) and looks:
-            seen.due = [looks * (other != arm) for other in range(K)]
+        if policy.update(arm, x, float(episode.rewards[t, arm])) and forced:
+            seen.due = [forced * (other != arm) for other in range(K)]
     return float((episode.best - episode.expected[np.arange(HORIZON), chosen]).sum())
 
 
@@ -87,11 +87,11 @@ WAYS: dict[str, tuple[Choice, Any, int]] = {
     "never": (plain, "off", 0),
     "round robin, γ = 0.01": (round_robin(0.01), "off", 0),
     "round robin, γ = 0.1": (round_robin(0.1), "off", 0),
-    "a change found: one play of each other arm": (due, "off", 1),
-    "a change found: four plays of each": (due, "off", 4),
+    "a change detected: one play of each other arm": (due, "off", 1),
+    "a change detected: four plays of each": (due, "off", 4),
     "widening until the next play, h = 1/2000": (widened(1 / 2000), "off", 0),
     "widening, q by Bayes' rule, h = 1/2000": (plain, 1 / 2000, 0),
-    "the same, h learnt": (plain, "auto", 0),
+    "the same, h estimated": (plain, "auto", 0),
 }
 
 
@@ -117,9 +117,9 @@ def main() -> None:
     for name, way in WAYS.items():
         cells = []
         for world in worlds:
-            found = [regret(episode, *way) for episode in episodes[world]]
-            error = 2 * np.std(found, ddof=1) / math.sqrt(runs)
-            cells.append(f"{np.mean(found):,.0f} ± {error:,.0f}")
+            regrets = [regret(episode, *way) for episode in episodes[world]]
+            error = 2 * np.std(regrets, ddof=1) / math.sqrt(runs)
+            cells.append(f"{np.mean(regrets):,.0f} ± {error:,.0f}")
         print("|", " | ".join([name, *cells]), "|", flush=True)
 
 
