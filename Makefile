@@ -11,17 +11,19 @@ PIP    := $(BIN)/pip install --disable-pip-version-check -c constraints.txt
         clean constraints
 
 help:
-	@echo "make run      a quick run of the experiments, and a report of them (two minutes or so)"
-	@echo "make test     lint, types, order of layers, examples and tests"
-	@echo "make bench    speed, memory and start-up, and other libraries side by side (a quiet machine,"
-	@echo "              please; needs the network for the other libraries' packages)"
-	@echo "make bench-peers  only the other libraries side by side"
-	@echo "make bench-service  only the service under load"
-	@echo "make demo     the service, with readers whose interests change for a minute"
+	@echo "make run      a quick run of the paper's experiments, and a report of it (about two minutes)"
+	@echo "make test     lint, types, the order of layers, examples and tests"
+	@echo "make lint, make types, make layers, make tests   the parts of make test"
+	@echo "make demo     the service, and a minute of simulated readers whose interests change"
 	@echo "make paper    the paper's experiments in full (DATA=folder with your own data sets)"
-	@echo "make slow     checks that take minutes: replay against truth, a hundred kills, long fuzzing"
-	@echo "make figures  the pictures of the README"
-	@echo "make clean    remove what these made"
+	@echo "make bench    speed, memory and start-up, other libraries and the service under load (on a"
+	@echo "              quiet machine; installs the other libraries over the network)"
+	@echo "make bench-peers    only the other libraries"
+	@echo "make bench-service  only the service under load"
+	@echo "make slow     tests that take minutes: replay against ground truth, a hundred kills, fuzzing"
+	@echo "make figures  the figures of the README and of docs/math.md"
+	@echo "make constraints    the newest versions of all packages into constraints.txt"
+	@echo "make clean    remove the environment and all caches"
 
 run: $(RUN)
 	@$(BIN)/whim paper all --quick --out out/quick
@@ -45,7 +47,7 @@ tests: $(READY)
 	$(BIN)/python -m tests.warm
 	$(BIN)/pytest -n 2 --dist worksteal --doctest-modules src/whim tests
 
-# all run, and each can fail it: a missed bar of one must not hide the others
+# all of them run, and each can fail the target: one missed bar must not hide the others
 bench: $(READY)
 	@failed=0; $(BIN)/python -m benchmarks || failed=1; \
 	  $(BIN)/python -m benchmarks.peers || failed=1; \
@@ -69,7 +71,7 @@ figures: $(READY)
 	$(BIN)/python examples/regret_figure.py docs/images/regret.svg
 	$(BIN)/python examples/revisit_figure.py docs/images/revisit.svg
 
-# what the experiments need; bytecode is made when something is first imported, not for all files
+# what the experiments need; bytecode is compiled on first import, not for all files
 $(RUN): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "whim needs Python 3.11 or newer, got $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 ..."; exit 1; }
@@ -78,12 +80,12 @@ $(RUN): pyproject.toml constraints.txt
 	$(PIP) --no-compile --no-build-isolation -e '.[paper]'
 	@touch $@
 
-# all of it: the service, the tools, the tests
+# everything: the service, the tools, the tests
 $(READY): $(RUN)
 	$(PIP) -q --no-build-isolation -e '.[dev]'
 	@touch $@
 
-# after a change of dependencies: newest versions into constraints.txt
+# after a change of dependencies: the newest versions into constraints.txt
 constraints:
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
