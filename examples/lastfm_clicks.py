@@ -78,26 +78,26 @@ def play(log: Log, policy: whim.Policy) -> tuple[int, int, int]:
 
 
 def main() -> None:
-    """Print one line a policy and choice."""
-    ask = argparse.ArgumentParser(description=__doc__)
-    ask.add_argument("folder", type=Path)
-    ask.add_argument("protocol", choices=["paper", "wu2018"])
-    ask.add_argument("--orders", nargs="+", default=["user"])
-    ask.add_argument("--passes", nargs="+", type=int, default=[1])
-    ask.add_argument("--pools", nargs="+", type=int, default=[0], help="0: the protocol's own")
-    ask.add_argument("--seeds", nargs="+", type=int, default=[0])
-    ask.add_argument("--only", nargs="+", default=[""], help="policies whose name holds this")
-    given = ask.parse_args()
-    policies = paper() if given.protocol == "paper" else wu2018()
+    """Print one line per policy and choice of options."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("protocol", choices=["paper", "wu2018"])
+    parser.add_argument("--orders", nargs="+", default=["user"])
+    parser.add_argument("--passes", nargs="+", type=int, default=[1])
+    parser.add_argument("--pools", nargs="+", type=int, default=[0], help="0: the protocol's own")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--only", nargs="+", default=[""], help="policies whose name holds this")
+    options = parser.parse_args()
+    policies = paper() if options.protocol == "paper" else wu2018()
     with tempfile.TemporaryDirectory() as folder:
-        for choice in product(given.pools, given.orders, given.passes, given.seeds):
+        for choice in product(options.pools, options.orders, options.passes, options.seeds):
             pool, order, passes, seed = choice
             log = lastfm.convert(
-                given.folder, Path(folder) / "lastfm.whim", protocol=given.protocol,
+                options.folder, Path(folder) / "lastfm.whim", protocol=options.protocol,
                 pool_size=pool or None, order=order, passes=passes, seed=seed, overwrite=True,
             )  # fmt: skip
             for label, make in policies.items():
-                if any(word in label for word in given.only):
+                if any(word in label for word in options.only):
                     start = time.perf_counter()
                     clicks, changes, top = play(log, make())
                     took = time.perf_counter() - start

@@ -1,6 +1,6 @@
-"""The README's picture: what each policy believes of one arm, and regret over many runs.
+"""The README's figure: what each policy believes about one arm, and regret over many runs.
 
-Run: ``python examples/regret_figure.py docs/images/regret.svg`` (needs ``whim[plot]``).
+Run: ``python examples/regret_figure.py docs/images/regret.svg`` (needs ``whim-bandits[plot]``).
 """
 
 from __future__ import annotations
@@ -65,9 +65,11 @@ def belief(axes: plt.Axes) -> None:
     low = -0.56
     axes.set_ylim(low, 0.5)
     axes.plot(events, [low] * len(events), "^", color=COLOURS["PSLinUCB"], ms=8, clip_on=False)
-    axes.annotate("change found", (events[0], low), (-4, 9), textcoords="offset points", fontsize=9)
+    axes.annotate(
+        "change detected", (events[0], low), (-4, 9), textcoords="offset points", fontsize=9
+    )
     axes.set(xlabel="times the item was shown", ylabel="expected reward", xlim=(0, 2400))
-    axes.set_title("What each believes of one item", loc="left", fontsize=11)
+    axes.set_title("What each believes about one item", loc="left", fontsize=11)
     axes.legend(frameon=False, fontsize=9, loc="upper right")
 
 
@@ -86,9 +88,7 @@ def regret(axes: plt.Axes) -> None:
     axes.set(xlabel="step", ylabel="regret (reward lost so far)", xlim=(0, HORIZON))
     axes.set_ylim(bottom=0)
     axes.set_xticks(range(0, HORIZON + 1, 5000), ["0", "5,000", "10,000", "15,000", "20,000"])
-    axes.set_title(
-        f"Ten items that change on their own: mean of {RUNS} runs", loc="left", fontsize=11
-    )
+    axes.set_title(f"Ten items that change: mean of {RUNS} runs", loc="left", fontsize=11)
 
 
 def main(path: str) -> None:

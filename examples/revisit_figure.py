@@ -1,6 +1,6 @@
-"""The picture of docs/math.md: regret with and without looking again at neglected arms.
+"""The figure of docs/math.md: regret with and without revisits of neglected arms.
 
-Run: ``python examples/revisit_figure.py docs/images/revisit.svg`` (needs ``whim[plot]``).
+Run: ``python examples/revisit_figure.py docs/images/revisit.svg`` (needs ``whim-bandits[plot]``).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import whim
 from whim.worlds import PiecewiseLinear
 
 SEED, RUNS, HORIZON, D = 0, 20, 20_000, 5
-LOOKS = {
+REVISIT = {
     "off": ("off", "#b3541e"),
     "auto": ("auto", "#1f5fa8"),
     "h = 1/2000": (1 / 2000, "#5b8c5a"),
 }
 WORLDS = {
-    "One user: arms left alone are found again": ("fixed", 2000),
-    "A new user each step: all arms are played": ("random", 2000),
+    "One user: neglected arms are revisited": ("fixed", 2000),
+    "A new user at each step: all arms are played": ("random", 2000),
     "One user, and nothing changes": ("fixed", None),
 }
 
@@ -29,13 +29,13 @@ WORLDS = {
 def panel(axes: plt.Axes, title: str, users: str, period: int | None) -> None:
     world = PiecewiseLinear(n_arms=10, n_features=D, period=period, law="sphere", users=users)
     made = {
-        label: whim.PSLinUCBDisjoint(n_features=D, revisit=asked)
-        for label, (asked, _) in LOOKS.items()
+        label: whim.PSLinUCBDisjoint(n_features=D, revisit=revisit)
+        for label, (revisit, _) in REVISIT.items()
     }
     result = whim.simulate(world, made, horizon=HORIZON, runs=RUNS, seed=SEED)
     picks = np.random.default_rng(0).integers(RUNS, size=(2000, RUNS))
     for label, curves in result.regret.items():
-        colour = LOOKS[label][1]
+        colour = REVISIT[label][1]
         low, high = np.quantile(curves[picks].mean(1), [0.025, 0.975], axis=0)
         axes.fill_between(result.steps, low, high, color=colour, alpha=0.18, lw=0)
         axes.plot(result.steps, curves.mean(0), color=colour, lw=1.6, label=label)

@@ -1,8 +1,8 @@
 """Whim: recommendations for people who change their minds.
 
-Contextual bandits that find each change of interest, restart just what changed, and say so.
+Contextual bandits that detect each change of interest, restart only what changed, and report it.
 Policies are here; ``whim.worlds``, ``whim.logs``, ``whim.simulate``, ``whim.replay``,
-``whim.testing``, ``whim.Client`` and ``whim.AsyncClient`` load when first used.
+``whim.testing``, ``whim.Client`` and ``whim.AsyncClient`` are loaded when first used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arm ids <-> slots: the one place where names become row numbers.
+"""``ArmTable``: arm ids <-> slots, the only place where ids become row numbers.
 
 A slot is a row in every array of a policy. Retiring an arm frees its slot for the next one.
 """
@@ -19,7 +19,7 @@ _BOOLS = frozenset((bool, np.bool_))  # True would find the arm called 1
 
 
 def check_id(arm: object) -> ArmId:
-    """The id in its plain form; refuses what cannot name an arm.
+    """The id as a plain Python value; raises an error if it cannot be an arm's id.
 
     >>> check_id("news-17"), check_id(np.int64(3))
     ('news-17', 3)
@@ -64,7 +64,7 @@ class ArmTable:
         return len(self.slot_of)
 
     def missing(self, ids: Iterable[object]) -> list[ArmId]:
-        """Those ids, checked and once each, that are not live."""
+        """The ids that are not live, checked and without duplicates."""
         return [a for a in dict.fromkeys(check_id(a) for a in ids) if a not in self.slot_of]
 
     def add(self, ids: Iterable[object]) -> list[tuple[ArmId, int]]:
@@ -85,7 +85,7 @@ class ArmTable:
         return added
 
     def retire(self, ids: Iterable[object]) -> list[int]:
-        """Free the slots of live ids; an unknown one is an error and frees none."""
+        """Free the slots of live ids; if one is unknown, raise an error and free none."""
         slots = self.slots(list(dict.fromkeys(check_id(a) for a in ids))).tolist()
         for slot in slots:
             arm = self.id_of[slot]
@@ -123,15 +123,15 @@ class ArmTable:
         return slots
 
     def _has_bool(self, ids: Sequence[object]) -> bool:
-        """Whether a bool was taken for an arm, which needs one called 0 or 1."""
+        """Whether a bool was taken for an arm; it can be only if one is called 0 or 1."""
         known = self.slot_of
         return (0 in known or 1 in known) and not _BOOLS.isdisjoint(map(type, ids))
 
     def same(self, ids: list[ArmId], known: list[ArmId]) -> bool:
-        """Whether ids are those of a list that was looked up before."""
+        """Whether ids equal those of a list that was looked up before."""
         try:
             return ids == known and not self._has_bool(ids)
-        except Exception:  # of an id's own __eq__: the look-up will tell
+        except Exception:  # from an id's own __eq__: the lookup will raise
             return False
 
     def slots_of_numbers(self, ids: NDArray[Any]) -> I64:
@@ -160,7 +160,7 @@ class ArmTable:
         return UnknownArmError(f"{name} must be live arms, got unknown or retired: {shown}.")
 
     def restore(self, ids: list[ArmId], slots: list[int], size: int) -> None:
-        """Become the table with these arms at these slots, of ``size`` slots in all."""
+        """Become the table that has these arms at these slots, and ``size`` slots in total."""
         self.slot_of = dict(zip(ids, slots, strict=True))
         self.id_of = [None] * size
         for arm, slot in self.slot_of.items():

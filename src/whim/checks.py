@@ -1,4 +1,4 @@
-"""Checks of parameters and arrays at the boundary, each with the one error grammar."""
+"""Checks of parameters and arrays at the boundary; all errors are worded alike."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from whim.types import F64
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# the kernels' own limit (kernels/factors.py): beyond it means would lose too many digits
+# the kernels' own limit (kernels/linalg/udu.py): beyond it means would lose too many digits
 LARGEST = 1e10
 
 
@@ -34,7 +34,7 @@ def _float(value: Any) -> float:
 
 
 def real(name: str, value: object) -> float:
-    """``value`` as a finite float; numbers and bools pass, text and arrays do not."""
+    """``value`` as a finite float; numbers and bools are accepted, text and arrays are not."""
     if isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
         found = _float(value)
         if abs(found) <= LARGEST:
@@ -54,7 +54,7 @@ def number(
     below: float | None = None,
     infinite: bool = False,
 ) -> float:
-    """``value`` as a float within the bounds; ``infinite`` lets +inf pass as well."""
+    """``value`` as a float within the bounds; with ``infinite``, +inf is accepted as well."""
     bounds: list[tuple[str, float | None, Callable[[float, float], bool]]] = [
         ("> ", above, operator.gt),
         (">= ", least, operator.ge),

@@ -1,4 +1,4 @@
-"""The words every room speaks: arm ids, decisions, change events, array types."""
+"""Types that every layer uses: arm ids, decisions, change events, arrays."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ I64: TypeAlias = npt.NDArray[np.int64]
 class Decision(NamedTuple):
     """One arm as the policy sees it for one context.
 
-    ``mean`` is the predicted reward and ``width`` what exploration adds for a policy that is
-    optimistic, so that ``score = mean + width`` there. A policy that forces or samples
-    (``MUCB``, ``LinTS``, ``Random``) may have another ``score``; it is what arms are ordered by.
+    ``mean`` is the predicted reward and ``width`` what an optimistic policy adds to it to explore:
+    ``score = mean + width``. A policy that forces plays or samples (``MUCB``, ``LinTS``,
+    ``Random``) may have another ``score``. Arms are ranked by ``score``.
     """
 
     arm: ArmId
@@ -37,29 +37,30 @@ class ChangeEvent:
     Attributes
     ----------
     arm
-        The arm whose observations gave it away, or ``None`` when the policy keeps one model
-        for all arms and cannot tell them apart.
+        The arm in whose rewards it was detected, or ``None`` when the policy has one model for all
+        arms and cannot tell which of them changed.
     step
-        Updates the policy had seen when it fired, this one included (the first is 1).
+        Number of updates of the policy, including the one that detected it (the first is 1).
     plays
-        Updates of that arm since it was added, this one included.
+        Number of updates of that arm since it was added, including this one.
     statistic, threshold
         The test's value and the bound that it reached.
     theta_before, theta_after
         The arm's coefficients just before and just after the restart. Context-free policies
-        put their one mean there.
+        have their mean there.
     window
-        Observations that the restarted model was built from (0: it starts from nothing).
+        Number of observations from which the restarted model was built (0: from scratch).
     began
-        The arm's play, counted as ``plays`` is, that was most likely the first after the change.
-        ``None`` if the test cannot tell.
+        The arm's play, counted like ``plays``, that was most likely the first after the change.
+        ``None`` if the test does not estimate it.
     p_value
-        Of the test that fired, taken alone; ``None`` if it has none.
+        Of the one test that detected it; ``None`` if that has none.
     direction
-        Unit vector along which the coefficients moved; empty if the test does not say.
+        Unit vector along which the coefficients moved; empty if the test does not estimate it.
     group
-        The group of arms whose shared model restarted (``PSLinUCBGroups``), of which ``arm`` gave
-        it away; ``plays`` and ``began`` then count the group's plays. ``None``: just the arm.
+        The group of arms whose shared model restarted (``PSLinUCBGroups``); ``arm`` is then the one
+        whose reward triggered it, and ``plays`` and ``began`` count the group's plays. ``None``:
+        only the arm changed.
     """
 
     arm: ArmId | None
