@@ -32,12 +32,12 @@ def _twins(name, arms=9):
 
 def _same(full, single, x):
     """Scores of the copy are those of float32 models, neither exact nor far."""
-    exact, found = full.scores(x), float32.scores(x)
+    exact, found = full.scores(x), single.scores(x)
     np.testing.assert_allclose(found, exact, rtol=2e-6, atol=2e-6)
-    np.testing.assert_allclose(float32.scores_many([x])[0], found, rtol=1e-9, atol=1e-9)
-    best = float32.select(x)
+    np.testing.assert_allclose(single.scores_many([x])[0], found, rtol=1e-9, atol=1e-9)
+    best = single.select(x)
     assert best.score == pytest.approx(found.max(), abs=0)
-    assert float32.rank(x, k=1)[0] == best
+    assert single.rank(x, k=1)[0] == best
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -48,11 +48,11 @@ def test_the_copy_follows_every_change_of_the_models(name):
         x = RNG.normal(size=d) / np.sqrt(d)
         arm, reward = step % 9, float(RNG.normal() + (step > 60))
         full.update(arm, x, reward)
-        float32.update(arm, x, reward)
+        single.update(arm, x, reward)
         _same(full, single, x)
     X, rewards = RNG.normal(size=(200, d)) / np.sqrt(d), RNG.normal(size=200)
     arms = RNG.integers(9, size=200)
-    assert full.update_many(arms, X, rewards) == float32.update_many(arms, X, rewards)
+    assert full.update_many(arms, X, rewards) == single.update_many(arms, X, rewards)
     _same(full, single, X[0])
     for policy in (full, single):
         policy.reset_arms([3])
@@ -69,13 +69,13 @@ def test_what_is_learnt_and_saved_is_double_precision(name, tmp_path):
     X, rewards = RNG.normal(size=(60, d)), RNG.normal(size=60)
     for i in range(60):
         full.update(i % 9, X[i], rewards[i])
-        float32.update(i % 9, X[i], rewards[i])
+        single.update(i % 9, X[i], rewards[i])
     for arm in range(9):
-        np.testing.assert_array_equal(full.coefficients(arm), float32.coefficients(arm))
-    float32.save(tmp_path / "p.whim")
+        np.testing.assert_array_equal(full.coefficients(arm), single.coefficients(arm))
+    single.save(tmp_path / "p.whim")
     loaded = whim.load(tmp_path / "p.whim")
-    np.testing.assert_array_equal(loaded.scores(X[0]), float32.scores(X[0]))
-    assert loaded.select(X[1]) == float32.select(X[1])
+    np.testing.assert_array_equal(loaded.scores(X[0]), single.scores(X[0]))
+    assert loaded.select(X[1]) == single.select(X[1])
 
 
 def test_simulated_by_live_calls_it_finds_what_the_exact_one_finds():
@@ -179,7 +179,7 @@ def test_a_batch_is_close_to_double_precision_whatever_the_contexts(name):
         policy.add_arms(range(10))  # two are never played
         policy.update_many(arms, contexts, rewards)
     X = draw(rng, 300, d)
-    exact, found = full.scores_many(X), float32.scores_many(X)
+    exact, found = full.scores_many(X), single.scores_many(X)
     error = np.abs(found - exact)
     scale = np.maximum(_made_of(full, X), np.finfo(float).tiny)
     assert np.isfinite(found).all()
