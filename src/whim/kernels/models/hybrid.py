@@ -21,6 +21,7 @@ from whim.kernels.status import NO_CHANGE, Turn
 from whim.types import F64, I64
 
 CUM, PRE = range(2)
+D, K, KIND = range(3)  # of ``sizes``: features of a context, cross features, and what z is
 # what z is: kron(y, x), as always before (R = 0); kron(y, x), but not always; the caller's rows
 PLAIN, GIVEN, MIXED = uniform.CROSS, uniform.GIVEN, 3
 SLACK = 1.01  # of the bound that spares a candidate: many times what rounding could take from it
@@ -28,7 +29,7 @@ FEW = 3  # candidates that are sooner done one by one than side by side
 
 
 class Hybrid(NamedTuple):
-    """The models: d features of a context, k cross features, what z is (``kind``).
+    """The models; ``sizes`` are d, k and what z is (D, K, KIND): one array is handed over sooner.
 
     A row of ``cum`` holds the factors of A, then t = A⁻¹b, then R row by row. ``shared`` holds the
     factors of A0 and β: row 0 is G_cum, row 1 G_pre. ``scratch`` has ``room_size`` numbers.
@@ -37,9 +38,7 @@ class Hybrid(NamedTuple):
     cum: F64
     shared: F64
     features: F64
-    d: int
-    k: int
-    kind: int
+    sizes: I64
     alpha: float
     ridge: float
     scratch: F64
@@ -64,14 +63,14 @@ def cross_features(m: Hybrid, slot: int, x: F64, given: F64, z: F64) -> None:
         z[j] = given[j]
     if given.shape[0] == 0:
         for h in range(m.features.shape[1]):
-            for i in range(m.d):
-                z[h * m.d + i] = m.features[slot, h] * x[i]
+            for i in range(m.sizes[D]):
+                z[h * m.sizes[D] + i] = m.features[slot, h] * x[i]
 
 
 @inline
 def _rest(m: Hybrid, model: F64, slot: int, x: F64, given: F64, rest: F64) -> None:
     """``rest = z - kron(y, x) - Rᵀx``: what u has beyond λ kron(y, A⁻¹x)."""
-    d, k = m.d, m.k
+    d, k = m.sizes[D], m.sizes[K]
     for j in range(k):
         rest[j] = given[j] if given.shape[0] > 0 else 0.0
     for h in range(m.features.shape[1] if given.shape[0] > 0 else 0):
@@ -83,7 +82,7 @@ def _rest(m: Hybrid, model: F64, slot: int, x: F64, given: F64, rest: F64) -> No
 @inline
 def _cast(m: Hybrid, slot: int, w: F64, u: F64) -> None:
     """``u += λ kron(y, w)``."""
-    line, length = np.uint64(slot), np.uint64(m.d)
+    line, length = np.uint64(slot), np.uint64(m.sizes[D])
     j = np.uint64(0)
     for h in range(np.uint64(m.features.shape[1])):
         y = m.ridge * m.features[line, h]
@@ -95,7 +94,7 @@ def _cast(m: Hybrid, slot: int, w: F64, u: F64) -> None:
 @part
 def apart(m: Hybrid, model: F64, slot: int, x: F64, given: F64, w: F64, u: F64) -> float:
     """Leave u, and A⁻¹x in ``w``; returns xᵀA⁻¹x. R = 0 where z is PLAIN and none is given."""
-    if m.kind == PLAIN and given.shape[0] == 0:
+    if m.sizes[KIND] == PLAIN and given.shape[0] == 0:
         u[:] = 0.0
     else:
         _rest(m, model, slot, x, given, u)
@@ -109,7 +108,7 @@ def apart(m: Hybrid, model: F64, slot: int, x: F64, given: F64, w: F64, u: F64) 
 
 def _side_by_side(m: Hybrid, x: F64, slots: I64) -> Any:
     """Candidates side by side: y, λA⁻¹x, room for u, xᵀt + uᵀβ, xᵀA⁻¹x and |u|², if R = 0."""
-    n, d, k, n_item = slots.shape[0], m.d, m.k, m.features.shape[1]
+    n, d, k, n_item = slots.shape[0], m.sizes[D], m.sizes[K], m.features.shape[1]
     wide, last = lanes.columns(n), n - 1
     size = d * (d + 1) // 2 + d
     models, rest = m.scratch[: size * wide], m.scratch[size * wide :]  # flat: reshaping is a call
@@ -140,13 +139,13 @@ def score_arms(m: Hybrid, x: F64, slots: I64, cross: F64, out: F64) -> int:
     All candidates at once, side by side: each one's sum keeps its order and the processor does
     several of them in one instruction.
     """
-    n, k = slots.shape[0], m.k
+    n, k = slots.shape[0], m.sizes[K]
     wide = lanes.columns(n)
     Y, W, U, mean, square, _ = _side_by_side(m, x, slots)
     if m.features.shape[1] == 0:
         U[:] = 0.0
-    lanes.kron(U, wide, Y, m.features.shape[1], W, m.d, wide)
-    if m.kind != PLAIN or cross.shape[0] > 0:
+    lanes.kron(U, wide, Y, m.features.shape[1], W, m.sizes[D], wide)
+    if m.sizes[KIND] != PLAIN or cross.shape[0] > 0:
         more = m.scratch[m.scratch.shape[0] - k :]
         for c in range(n):
             given = cross[c] if cross.shape[0] > 0 else x[:0]
@@ -183,8 +182,8 @@ def decide(
     is sure of is left out, and most are.
     """
     m = state.model
-    n, d, n_item = slots.shape[0], np.uint64(m.d), np.uint64(m.features.shape[1])
-    alpha, k, f = m.alpha, m.k, m.shared[CUM]
+    n, d, n_item = slots.shape[0], np.uint64(m.sizes[D]), np.uint64(m.features.shape[1])
+    alpha, k, f = m.alpha, m.sizes[K], m.shared[CUM]
     Y, W, U, mean, square, most = _side_by_side(m, x, slots)
     least, share = U[:n], SLACK / m.ridge  # u comes later
     sure = -np.inf
@@ -215,7 +214,7 @@ def decide(
             square[i] = square[place]
         mean[i] = mean[place]
     if not few:
-        lanes.kron(U, lanes.columns(left), Y, m.features.shape[1], W, m.d, lanes.columns(n))
+        lanes.kron(U, lanes.columns(left), Y, m.features.shape[1], W, m.sizes[D], lanes.columns(n))
         lanes.squares(square, lanes.columns(left), f, U, k)
 
     chosen, best, best_mean, best_width = 0, -np.inf, 0.0, 0.0
@@ -232,7 +231,7 @@ def decide_turn(
     state: State, turn: Turn, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> tuple[int, float, float, float]:
     """As ``decide``, for any z."""
-    if state.model.kind == PLAIN:
+    if state.model.sizes[KIND] == PLAIN:
         return decide(state, turn.step, x, slots, cross, noise, out)
     place = score_arms(state.model, x, slots, cross, out)
     return place, out[place, 0], out[place, 1], out[place, 2]
@@ -246,9 +245,9 @@ def own(
     m: Hybrid, model: F64, slot: int, x: F64, given: F64, r: float, w: F64, u: F64
 ) -> tuple[float, float]:
     """Let the arm's own model learn; leaves u of the model before, returns g and the error e."""
-    d, k = m.d, m.k
+    d, k = m.sizes[D], m.sizes[K]
     at = d * (d + 1) // 2
-    plain = m.kind == PLAIN and given.shape[0] == 0
+    plain = m.sizes[KIND] == PLAIN and given.shape[0] == 0
     if plain:
         for j in range(k):
             u[j] = 0.0
@@ -285,7 +284,7 @@ _own, _join = splice(own), splice(join)  # a tenth of a live update is handing o
 def learn(state: State, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     """One play under LinUCB-Hybrid."""
     m = state.model
-    u, w = m.work[1, : m.k], m.work[2]
+    u, w = m.work[1, : m.sizes[K]], m.work[2]
     g, error = _own(m, m.cum[slot], slot, x, z, r, w, u)
     _join(m.shared[CUM], g, error, u, w)
     return NO_CHANGE
@@ -297,7 +296,7 @@ def learn(state: State, step: int, slot: int, x: F64, z: F64, r: float) -> int:
 @part
 def theta(m: Hybrid, slot: int, out: F64) -> None:
     """θ = t - Cβ = t - Rβ - q + λA⁻¹q, with q the sum of β's parts, each times its y."""
-    d, k, model, f = m.d, m.k, m.cum[slot], m.shared[CUM]
+    d, k, model, f = m.sizes[D], m.sizes[K], m.cum[slot], m.shared[CUM]
     at = d * (d + 1) // 2
     beta = k * (k + 1) // 2
     q, w = out[:d], m.work[2]
@@ -338,7 +337,7 @@ def pack(m: Hybrid, slots: I64, T: F64, P: F64) -> None:
 
     t_a <- t + Eᵀβ and P_a <- A⁻¹ + EᵀA0⁻¹E.
     """
-    d, k, f = m.d, m.k, m.shared[CUM]
+    d, k, f = m.sizes[D], m.sizes[K], m.shared[CUM]
     at = d * (d + 1) // 2
     beta = k * (k + 1) // 2
     A0_inv, square = np.empty((k, k)), np.empty((d, d))

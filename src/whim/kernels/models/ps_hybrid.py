@@ -24,7 +24,7 @@ from whim.kernels.jit import jit, part, splice
 from whim.kernels.linalg import lanes, udu
 from whim.kernels.loops import Kernels
 from whim.kernels.models import hybrid
-from whim.kernels.models.hybrid import CUM, PLAIN, PRE, Hybrid
+from whim.kernels.models.hybrid import CUM, KIND, PLAIN, PRE, D, Hybrid, K
 from whim.types import F64, I64
 
 
@@ -56,15 +56,15 @@ class ScoreTestState(NamedTuple):
 
 @part
 def _z_at(state: Any) -> int:
-    return state.model.d if state.r_at > state.model.d else state.model.d + 2  # type: ignore[no-any-return]
+    return state.model.sizes[D] if state.r_at > state.model.sizes[D] else state.model.sizes[D] + 2  # type: ignore[no-any-return]
 
 
 @part
 def _write(state: Any, slot: int, x: F64, z: F64, r: float, record: F64) -> None:
     m, at = state.model, _z_at(state)
-    for j in range(m.d):
+    for j in range(m.sizes[D]):
         record[j] = x[j]
-    hybrid.cross_features(m, slot, x, z, record[at : at + m.k])
+    hybrid.cross_features(m, slot, x, z, record[at : at + m.sizes[K]])
     record[state.r_at] = r
 
 
@@ -72,14 +72,14 @@ def _write(state: Any, slot: int, x: F64, z: F64, r: float, record: F64) -> None
 def _learn_record(state: Any, model: F64, slot: int, record: F64, u: F64) -> tuple[float, float]:
     """``hybrid.own`` from a record, whose z counts unless all z are PLAIN."""
     m, at = state.model, _z_at(state)
-    z = record[at : at + (0 if m.kind == PLAIN else m.k)]
-    return hybrid.own(m, model, slot, record[: m.d], z, record[state.r_at], m.work[2], u)
+    z = record[at : at + (0 if m.sizes[KIND] == PLAIN else m.sizes[K])]
+    return hybrid.own(m, model, slot, record[: m.sizes[D]], z, record[state.r_at], m.work[2], u)
 
 
 @part
 def _teach(state: Any, slot: int, record: F64) -> None:
     m = state.model
-    u = m.work[1, : m.k]
+    u = m.work[1, : m.sizes[K]]
     g, error = _learn_record(state, m.cum[slot], slot, record, u)
     hybrid.join(m.shared[CUM], g, error, u, m.work[2])
 
@@ -113,8 +113,8 @@ def _trade(state: Any, slot: int) -> None:
     S(window) when ``exact``. ``pre`` is left with the whole old arm.
     """
     m, w, pre = state.model, state.windows, state.pre[slot]
-    cum, h, v, u = m.cum[slot], m.work[2], m.work[3], m.work[1, : m.k]
-    udu.set_prior(cum, m.d, m.ridge)
+    cum, h, v, u = m.cum[slot], m.work[2], m.work[3], m.work[1, : m.sizes[K]]
+    udu.set_prior(cum, m.sizes[D], m.ridge)
     for turn in range(2):
         chunk, place = w.table[slot, HEAD], w.table[slot, HEAD_AT]
         for _ in range(w.table[slot, COUNT]):
@@ -136,13 +136,13 @@ def _trade(state: Any, slot: int) -> None:
 def _gap(state: MeanResidualState, slot: int, sums: F64) -> float:
     """|x̄ᵀθ_pre + z̄ᵀβ_pre - r̄| = |x̄ᵀt_pre + uᵀβ_pre - r̄|, u that of x̄ and z̄."""
     m, pre = state.model, state.pre[slot]
-    d, k = m.d, m.k
+    d, k = m.sizes[D], m.sizes[K]
     at, beta = d * (d + 1) // 2, k * (k + 1) // 2
     u, x = m.work[1, :k], sums[:d]
     gap: float = -sums[d + k]
     for i in range(d):
         gap += x[i] * pre[at + i]
-    z = sums[d : d + (0 if m.kind == PLAIN else k)]
+    z = sums[d : d + (0 if m.sizes[KIND] == PLAIN else k)]
     hybrid.apart(m, pre, slot, x, z, m.work[2], u)
     for j in range(k):
         gap += u[j] * m.shared[PRE, beta + j]
@@ -152,7 +152,7 @@ def _gap(state: MeanResidualState, slot: int, sums: F64) -> float:
 @part
 def _leave_to_pre(state: MeanResidualState, slot: int, record: F64) -> None:
     m = state.model
-    u = m.work[1, : m.k]
+    u = m.work[1, : m.sizes[K]]
     g, error = _learn_record(state, state.pre[slot], slot, record, u)
     hybrid.join(m.shared[PRE], g, error, u, m.work[2])
 
@@ -184,25 +184,32 @@ def _expected(
     state: ScoreTestState, slot: int, record: F64
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     m, at = state.model, _z_at(state)
-    x, z, u, f = record[: m.d], record[at : at + m.k], m.work[1, : m.k], m.shared[CUM]
-    square = hybrid.apart(m, m.cum[slot], slot, x, z[:0] if m.kind == PLAIN else z, m.work[2], u)
+    x, z, u, f = (
+        record[: m.sizes[D]],
+        record[at : at + m.sizes[K]],
+        m.work[1, : m.sizes[K]],
+        m.shared[CUM],
+    )
+    square = hybrid.apart(
+        m, m.cum[slot], slot, x, z[:0] if m.sizes[KIND] == PLAIN else z, m.work[2], u
+    )
     own = udu.predict(m.cum[slot], x) + udu.predict(f, u), square + udu.quad(f, u)
     length = 0.0
-    for j in range(m.d):
+    for j in range(m.sizes[D]):
         length += x[j] * x[j]
     return own, (udu.predict(f, z), length / m.ridge + udu.quad(f, z))
 
 
 @part
 def _leave(state: ScoreTestState, slot: int, record: F64) -> None:
-    _learn_record(state, state.pre[slot], slot, record, state.model.work[1, : state.model.k])
+    _learn_record(state, state.pre[slot], slot, record, state.model.work[1, : state.model.sizes[K]])
 
 
 @part
 def _restart(state: ScoreTestState, slot: int) -> None:
     """The arm anew from its window, which stays; β with both."""
     _trade(state, slot)
-    udu.set_prior(state.pre[slot], state.model.d, state.model.ridge)
+    udu.set_prior(state.pre[slot], state.model.sizes[D], state.model.ridge)
 
 
 @jit
@@ -228,10 +235,10 @@ def _score_revisiting(
     fade = revisit.fading(v, m.alpha)
     if fade == 0.0:
         return best
-    n, k, f = slots.shape[0], m.k, m.shared[CUM]
+    n, k, f = slots.shape[0], m.sizes[K], m.shared[CUM]
     wide = lanes.columns(n)
     own = 0.0
-    for j in range(m.d):
+    for j in range(m.sizes[D]):
         own += x[j] * x[j]
     own /= m.ridge
     Z, rest = m.scratch[: k * wide], m.scratch[k * wide :]

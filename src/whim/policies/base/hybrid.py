@@ -64,9 +64,10 @@ class HybridPolicy(CompiledPolicy):
         self._scratch = np.zeros(hybrid.room_size(self._capacity, self._width, self._m, self._k))
 
     def _model(self) -> hybrid.Hybrid:
+        sizes = np.array([self._width, self._k, self._kind])
         return hybrid.Hybrid(
-            self._cum, self._shared_rows, self._features, self._width, self._k, self._kind,
-            self._alpha, self._ridge, self._scratch, self._work,
+            self._cum, self._shared_rows, self._features, sizes, self._alpha, self._ridge,
+            self._scratch, self._work,
         )  # fmt: skip
 
     def _state(self) -> Any:

@@ -25,6 +25,7 @@ _LARGEST = checks.LARGEST
 _NAMES = frozenset((str, int))  # ids that can be looked up without a further check
 _NOTHING: F64 = np.zeros(0)
 _FEW = 64
+_NO_CONTEXT = object()
 _new = tuple.__new__
 
 
@@ -34,7 +35,7 @@ class Policy(Scoring):
     The constructor's parameters are those of ``ArmArrays``.
     """
 
-    _last: Any = None  # the context of the last decision
+    _last: Any = _NO_CONTEXT  # the context of the last decision
 
     # -- what a subclass fills in ---------------------------------------------------------------
 
@@ -96,20 +97,20 @@ class Policy(Scoring):
         if slots is None:
             slots = self._candidates(None)  # says that there is no arm
         context: Any = x  # an array as the kernels want it passes at once
-        fits = context.__class__ is _ARRAY and context.dtype is _F64
-        if not fits or context.shape != self._shape:
+        if context.__class__ is _ARRAY and context.dtype is _F64 and context.shape == self._shape:
+            kernel = self._choose_kernel
+            if kernel is not None and cross is None:
+                slot, score, mean, width = kernel.call(
+                    self._bound, self._step, context, slots, self._out
+                )
+                if slot >= 0:
+                    self._last = context
+                    # tuple.__new__: half the cost of the NamedTuple's own constructor
+                    return _new(Decision, (self._id_of[slot], score, mean, width))
+        else:
             context = self._context(x)
-        kernel = self._choose_kernel
-        slot = -1
-        if kernel is not None and cross is None:
-            slot, score, mean, width = kernel.call(
-                self._bound, self._step, context, slots, self._out
-            )
-        if slot < 0:
-            slot, score, mean, width = self._choose_otherwise(context, slots, cross)
-        self._last = context
-        # tuple.__new__: half the cost of the NamedTuple's own constructor
-        return _new(Decision, (self._id_of[slot], score, mean, width))
+        slot, score, mean, width = self._choose_otherwise(context, slots, cross)
+        return Decision(self._id_of[slot], score, mean, width)
 
     def _choose_otherwise(
         self, x: F64, slots: I64, cross: npt.ArrayLike | None
@@ -152,18 +153,15 @@ class Policy(Scoring):
         if slot is None:
             slot = self._table.slot(arm)
         context: Any = x
-        # the array of the last decision has been looked at; kernels see if it has changed since
-        if context is not self._last or context.dtype is not _F64 or len(context) != self._d:
-            fits = context.__class__ is _ARRAY and context.dtype is _F64
-            if not fits or context.shape != self._shape:
-                context = self._context(x)
-        if reward.__class__ is not float or not -_LARGEST <= reward <= _LARGEST:
-            reward = checks.real("reward", reward)
         kernel = self._observe_kernel
-        if kernel is not None and cross is None:
+        plain = reward.__class__ is float and -_LARGEST <= reward <= _LARGEST
+        z = None
+        # the array of the last decision has been looked at; kernels see if it has changed since
+        seen = context is self._last and context.dtype is _F64 and len(context) == self._d
+        if kernel is not None and cross is None and seen and plain:
             status = kernel.call(self._bound, self._step, slot, context, reward)
-            z = None
         else:
+            context, reward = self._context(x), checks.real("reward", reward)
             z = self._cross_row(cross)
             status = self._observe(slot, context, z, reward)
         if status > CHANGED:
