@@ -29,7 +29,7 @@ from benchmarks.measure import Row, compare, emit, interleave, progress
 from benchmarks.peers.task import Task
 from benchmarks.peers.works import make
 from whim.kernels.loops import EACH, MATCH, EventBatch
-from whim.policies.base.run_events import run_events
+from whim.policies.run_events import run_events
 
 __all__ = ["FLAGS", "library", "main", "rows"]
 

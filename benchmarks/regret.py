@@ -45,8 +45,8 @@ from benchmarks.references.common import (
 )
 from whim.kernels.loops import EACH, EventBatch
 from whim.policies.base import CompiledPolicy
-from whim.policies.base.run_events import run_events
 from whim.policies.registry import POLICIES
+from whim.policies.run_events import run_events
 
 __all__ = ["TOLERANCE", "main", "rows"]
 

@@ -11,9 +11,9 @@ import whim
 from tests.factories import FACTORIES
 from whim.errors import InvalidInputError
 from whim.kernels.loops import EACH, MATCH, ONE, EventBatch
+from whim.policies import run_events as running
 from whim.policies.base import CompiledPolicy
-from whim.policies.base import run_events as running
-from whim.policies.base.run_events import run_events
+from whim.policies.run_events import run_events
 
 K, N = 6, 500
 NAMES = [name for name in FACTORIES if "given" not in name and name != "pslinucb-hybrid-literal"]

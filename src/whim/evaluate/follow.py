@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from whim.kernels.loops import EventBatch
 from whim.policies import OracleRestart, Policy
-from whim.policies.base.run_events import Outcome, run_events
+from whim.policies.run_events import Outcome, run_events
 from whim.types import F64, I64, ArmId, ChangeEvent
 
 

@@ -11,7 +11,7 @@ from whim.evaluate.spread import spread
 from whim.kernels.loops import EACH, EventBatch
 from whim.policies import Policy, from_bytes
 from whim.policies.base import CompiledPolicy
-from whim.policies.base.run_events import run_events
+from whim.policies.run_events import run_events
 
 CALLS = ("live", "batch", "loop")
 

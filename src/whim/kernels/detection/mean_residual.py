@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from whim.kernels.detection import windows
 from whim.kernels.detection.windows import COUNT
-from whim.kernels.jit import bind, part
+from whim.kernels.jit import bind, part, splice
 from whim.kernels.status import CHANGED, GROW, NO_CHANGE, TEST
 from whim.types import F64
 
@@ -98,4 +98,5 @@ def compose(name: str, **model: Callable[..., Any]) -> dict[str, Any]:
     M_pre, and ``restart(state, slot)``, which makes M_cum anew from the window.
     """
     name = f"mean_residual_{name}"
-    return {f.__name__: part(bind(f, name, **model)) for f in (learn, finish)}
+    hot = {hook: splice(function) for hook, function in model.items()}
+    return {"learn": part(bind(learn, name, **hot)), "finish": part(bind(finish, name, **model))}

@@ -22,7 +22,7 @@ import numpy as np
 from whim.kernels.detection import revisit, windows
 from whim.kernels.detection.null_distribution import Clicks, clicked, tempered
 from whim.kernels.detection.windows import COUNT, Windows, advance, newest
-from whim.kernels.jit import bind, part
+from whim.kernels.jit import bind, part, splice
 from whim.kernels.linalg import udu
 from whim.kernels.status import CHANGED, GROW, NO_CHANGE, TEST
 from whim.types import F64
@@ -389,5 +389,7 @@ def compose(name: str, **model: Callable[..., Any]) -> dict[str, Any]:
     ``theta(state, slot, out)``.
     """
     name = f"score_test_{name}"
+    hot = {hook: splice(function) for hook, function in model.items()}
+    hot |= {f.__name__: splice(f) for f in (learn_residual, due)}
     model["keep_newest"] = part(bind(keep_newest, name, **model))
-    return {f.__name__: part(bind(f, name, **model)) for f in (learn, finish)}
+    return {"learn": part(bind(learn, name, **hot)), "finish": part(bind(finish, name, **model))}

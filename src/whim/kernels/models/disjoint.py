@@ -16,7 +16,7 @@ from whim.kernels.detection.mean_residual import MeanResidual
 from whim.kernels.detection.revisit import Revisit
 from whim.kernels.detection.score_test import ScoreTest
 from whim.kernels.detection.windows import COUNT, HEAD, HEAD_AT, Windows, advance
-from whim.kernels.jit import part
+from whim.kernels.jit import inline, part, splice
 from whim.kernels.linalg import packed, udu
 from whim.kernels.loops import Kernels
 from whim.kernels.status import NO_CHANGE, Turn
@@ -63,7 +63,7 @@ class ScoreTestState(NamedTuple):
 # -- decisions ----------------------------------------------------------------------------------
 
 
-@part
+@splice
 def _four(
     x: F64, cum: F64, a: int, b: int, c: int, e: int
 ) -> tuple[float, float, float, float, float, float, float, float]:
@@ -222,14 +222,18 @@ def score_revisiting(
     return best
 
 
+_decide, _score_revisiting = splice(decide), splice(score_revisiting)
+
+
 @part
 def decide_revisiting(
     state: ScoreTestState, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> tuple[int, float, float, float]:
     """As ``score_revisiting``, of the best candidate alone."""
     if revisit.fading(state.revisit, state.model.alpha) == 0.0:
-        return decide(state, step, x, slots, cross, noise, out)
-    place = score_revisiting(state, step, x, slots, cross, noise, out)
+        best: tuple[int, float, float, float] = _decide(state, step, x, slots, cross, noise, out)
+        return best
+    place = _score_revisiting(state, step, x, slots, cross, noise, out)
     return place, out[place, 0], out[place, 1], out[place, 2]
 
 
@@ -245,7 +249,7 @@ def _decide_turn_revisiting(
 # -- rewards ------------------------------------------------------------------------------------
 
 
-@part
+@inline
 def show(m: Ridge, row: int) -> None:
     """Bring the copy that decisions read up to date, if it is one."""
     if m.shown.ctypes.data != m.cum.ctypes.data:
@@ -253,10 +257,13 @@ def show(m: Ridge, row: int) -> None:
             m.shown[row, j] = m.cum[row, j]
 
 
+_learn = splice(udu.learn)
+
+
 @part
 def learn(state: State, step: int, slot: int, x: F64, z: F64, r: float) -> int:
     """One plain ridge update: LinUCB and Thompson sampling."""
-    udu.learn(state.model.cum[slot], x, r, state.model.w)
+    _learn(state.model.cum[slot], x, r, state.model.w)
     show(state.model, slot)
     return NO_CHANGE
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from whim.kernels.jit import jit, part, splice
+from whim.kernels.jit import inline, jit, part, splice
 from whim.kernels.linalg import lanes, udu, vectors
 from whim.kernels.loops import Kernels
 from whim.kernels.models import uniform
@@ -68,7 +68,7 @@ def cross_features(m: Hybrid, slot: int, x: F64, given: F64, z: F64) -> None:
                 z[h * m.d + i] = m.features[slot, h] * x[i]
 
 
-@part
+@inline
 def _rest(m: Hybrid, model: F64, slot: int, x: F64, given: F64, rest: F64) -> None:
     """``rest = z - kron(y, x) - Rᵀx``: what u has beyond λ kron(y, A⁻¹x)."""
     d, k = m.d, m.k
@@ -80,7 +80,7 @@ def _rest(m: Hybrid, model: F64, slot: int, x: F64, given: F64, rest: F64) -> No
     vectors.add_rows(rest, k, x, -1.0, model, d * (d + 1) // 2 + d, d)
 
 
-@part
+@inline
 def _cast(m: Hybrid, slot: int, w: F64, u: F64) -> None:
     """``u += λ kron(y, w)``."""
     line, length = np.uint64(slot), np.uint64(m.d)

@@ -20,7 +20,7 @@ from whim.kernels.detection.mean_residual import MeanResidual
 from whim.kernels.detection.revisit import Revisit
 from whim.kernels.detection.score_test import ScoreTest
 from whim.kernels.detection.windows import COUNT, HEAD, HEAD_AT, Windows, advance
-from whim.kernels.jit import jit, part
+from whim.kernels.jit import jit, part, splice
 from whim.kernels.linalg import lanes, udu
 from whim.kernels.loops import Kernels
 from whim.kernels.models import hybrid
@@ -215,13 +215,16 @@ def settle(state: ScoreTestState, slot: int) -> None:
     score_test.refit(state.test, w, slot)
 
 
+_score_arms = splice(hybrid.score_arms)
+
+
 @part
 def _score_revisiting(
     state: ScoreTestState, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64
 ) -> int:
     """As ``hybrid.score``, where arms left alone may have become new ones, which know β too."""
     m, v = state.model, state.revisit
-    best = hybrid.score_arms(m, x, slots, cross, out)
+    best: int = _score_arms(m, x, slots, cross, out)
     fade = revisit.fading(v, m.alpha)
     if fade == 0.0:
         return best

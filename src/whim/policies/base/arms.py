@@ -20,6 +20,7 @@ from whim import checks
 from whim.arms import ArmTable, check_id
 from whim.errors import InvalidInputError, StateFileError
 from whim.files import write_atomic
+from whim.kernels.jit import FastCall
 from whim.policies.base import state_file
 from whim.types import F64, I64, ArmId
 
@@ -46,7 +47,10 @@ class ArmArrays:
     restarts_all: ClassVar[bool] = False  # whether what it reports and restarts is all arms
 
     _params: dict[str, Any]
-    _bound: Any = None  # the state as kernels take it, until an array is replaced
+    # the state as kernels take it, and the kernels of live calls, until an array is replaced
+    _bound: Any = None
+    _choose_kernel: FastCall | None = None
+    _observe_kernel: FastCall | None = None
 
     def __new__(cls, *args: Any, **params: Any) -> Self:
         """Keep every constructor parameter: what ``repr`` shows and ``save`` stores."""
@@ -98,10 +102,11 @@ class ArmArrays:
 
     def _unbind(self) -> None:
         """To be called when an array or a number of the state is replaced."""
-        self._bound = None
+        self._bound = self._choose_kernel = self._observe_kernel = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_bound": None}  # copies bind their own arrays
+        # copies bind their own arrays; machine code cannot be sent to another process
+        return vars(self) | {"_bound": None, "_choose_kernel": None, "_observe_kernel": None}
 
     def _reserve(self, slots: int) -> None:
         if slots <= self._capacity:

@@ -63,10 +63,6 @@ class CompiledPolicy(Policy):
         self._current()
         return self._loops
 
-    def __getstate__(self) -> dict[str, Any]:
-        # machine code cannot be sent to another process
-        return super().__getstate__() | {"_choose_kernel": None, "_observe_kernel": None}
-
     def _noise(self, rng: np.random.Generator, n: int) -> F64 | None:
         if not self._draw:
             return None
