@@ -148,11 +148,8 @@ def _digest(folder: Path) -> str:
 def log_run(settings: dict[str, Any]) -> dict[str, Any]:
     """One replay of a log: click rate, events that counted, changes reported.
 
-    Parameters
-    ----------
-    settings
-        Those of ``log_settings``, ``policy`` (``name`` and ``params``), ``seed`` and ``run``: as
-        run number ``run`` of ``replay`` with that seed.
+    ``settings`` are those of ``log_settings``, ``policy`` (``name`` and ``params``), ``seed`` and
+    ``run``: as run number ``run`` of ``replay`` with that seed.
     """
     mark = settings["log"]
     log = logs.open(mark["path"])

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import whim.policies as whim
 from whim.evaluate import ReplayResult, replay
 from whim.experiments import formatting as fmt
 from whim.experiments.options import Options, after
@@ -60,7 +61,7 @@ def replay_all(
 def rates(result: ReplayResult, paper: Mapping[str, float], baseline: str, title: str) -> Table:
     """Click rates beside the paper's, in absolute terms and relative to a baseline."""
     base = paper.get(baseline)
-    times = [] if base is None else [f"× {baseline}, paper"]
+    paper_column = [] if base is None else [f"× {baseline}, paper"]
     rows = []
     for label, runs in result.runs.items():
         matched = sum(run.matched for run in runs) / len(runs)
@@ -73,7 +74,7 @@ def rates(result: ReplayResult, paper: Mapping[str, float], baseline: str, title
                 f"{theirs:.5f}" if theirs else "",
                 fmt.rate(result.rate(label)),
                 *multiple,
-                _times(result, label, baseline),
+                times(result, label, baseline),
                 f"{matched:,.0f}",
                 fmt.count(changes) if changes or label.startswith("PS") else "",
             ]
@@ -82,7 +83,7 @@ def rates(result: ReplayResult, paper: Mapping[str, float], baseline: str, title
     return Table(
         title=title,
         columns=[
-            "policy", "CTR, paper", "CTR", *times, f"× {baseline}", "events that counted",
+            "policy", "CTR, paper", "CTR", *paper_column, f"× {baseline}", "events that counted",
             "changes reported",
         ],
         rows=rows,
@@ -92,7 +93,8 @@ def rates(result: ReplayResult, paper: Mapping[str, float], baseline: str, title
     )  # fmt: skip
 
 
-def _times(result: ReplayResult, label: str, baseline: str) -> str:
+def times(result: ReplayResult, label: str, baseline: str) -> str:
+    """A rate as a multiple of another, such as ``1.59 [1.55, 1.63]``."""
     i = result.relative(label, baseline)
     return f"{1 + i.value:.2f} [{1 + i.low:.2f}, {1 + i.high:.2f}]"
 
@@ -149,6 +151,18 @@ def _hidden(curves: Sequence[Curve]) -> str:
 
 
 Maker = Callable[[int, float], Policy]
+
+
+def papers_test(d: int, m: int, alpha: float, alpha_hybrid: float) -> tuple[Maker, Maker]:
+    """PSLinUCB with the paper's test, disjoint and hybrid, as functions of ω and δ."""
+    return (
+        lambda window, threshold: whim.PSLinUCBDisjoint(
+            n_features=d, alpha=alpha, window=window, threshold=threshold
+        ),
+        lambda window, threshold: whim.PSLinUCBHybrid(
+            n_features=d, n_item_features=m, alpha=alpha_hybrid, window=window, threshold=threshold
+        ),
+    )
 
 
 def sensitivity(

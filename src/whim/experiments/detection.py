@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from whim.evaluate import SimulationResult, mean_interval, simulate
+from whim.evaluate import SimulationResult, simulate
 from whim.evaluate.detection import Detection
 from whim.experiments import formatting as fmt
 from whim.experiments.competitors import ORACLE, OURS, PAPERS, Case, Competitor, competitors, tune
@@ -175,7 +175,7 @@ def _table(case: Case, result: SimulationResult) -> Table:
             _share(seen), _share(seen, seen.missed - seen.unplayed), _share(seen, seen.unplayed),
             _two(seen.plays), _two(seen.delays), f"{_alarms(result, label):.2f}",
         ]  # fmt: skip
-        regret = fmt.whole(mean_interval(result.regret[label][:, -1]))
+        regret = fmt.final_regret(result, label)
         shown = cells if competitor.detects else [""] * len(cells)
         rows.append([label, regret, *shown])
     jumps = result.changes.any()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from whim.evaluate import Band, Interval, SimulationResult, band
+from whim.evaluate import Band, Interval, SimulationResult, band, mean_interval
 from whim.experiments.result import Curve, Figure
 
 
@@ -15,6 +15,11 @@ def whole(i: Interval) -> str:
     '2,632 [2,401, 2,870]'
     """
     return (f"{i.value:,.0f}" + between(f"{i.low:,.0f}", f"{i.high:,.0f}")).replace("-", "−")
+
+
+def final_regret(result: SimulationResult, label: str) -> str:
+    """Regret at the end, over runs."""
+    return whole(mean_interval(result.regret[label][:, -1]))
 
 
 def between(low: str, high: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from whim import checks
 from whim.types import F64, I64
-from whim.worlds.draws import streams, vectors
+from whim.worlds.draws import LAWS, constant_between, streams, vectors
 from whim.worlds.episode import Episode
 
 
@@ -64,7 +64,7 @@ class GroupedLinear:
         checks.number("strays", self.strays, least=0, most=1)
         checks.number("noise", self.noise, least=0)
         checks.number("blur", self.blur, least=0)
-        checks.choice("law", self.law, ("ball", "sphere", "nonnegative"))
+        checks.choice("law", self.law, LAWS)
         checks.number("pool", self.pool, most=self.n_arms)
 
     def describe(self) -> dict[str, Any]:
@@ -123,8 +123,5 @@ class GroupedLinear:
         for g in range(self.n_groups):
             first = int(rng.integers(1, (self.period or T) + 1))
             changes.append(list(range(first, T, self.period)) if self.period else [])
-            bounds = [0, *changes[g], T]
-            drawn = vectors(rng, len(bounds) - 1, self.n_features, self.law)
-            for i in range(len(drawn)):
-                theta[bounds[i] : bounds[i + 1], g] = drawn[i]
+            theta[:, g] = constant_between(rng, changes[g], T, self.n_features, self.law)
         return theta, changes

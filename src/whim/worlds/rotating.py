@@ -9,7 +9,7 @@ import numpy as np
 from whim import checks
 from whim.errors import InvalidInputError
 from whim.types import F64
-from whim.worlds.draws import vectors
+from whim.worlds.draws import constant_between
 from whim.worlds.linear import Changes, LinearWorld
 from whim.worlds.rotation import Rotation, jittered, rotation
 
@@ -83,8 +83,5 @@ class RotatingLinear(LinearWorld):
         for arm, stays in enumerate(rotated.stays):
             returns = [low for low, _ in stays[1:]]
             changes[arm] = returns if self.returns == "new" else []
-            bounds = [0, *changes[arm], T]
-            drawn = vectors(rng, len(bounds) - 1, d, self.law)
-            for i, value in enumerate(drawn):
-                theta[bounds[i] : bounds[i + 1], arm] = value
+            theta[:, arm] = constant_between(rng, changes[arm], T, d, self.law)
         return theta, changes
