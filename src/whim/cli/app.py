@@ -15,12 +15,9 @@ _VERBS = (
 _GROUPS = ("spaces", "keys")
 
 app = typer.Typer(
-    name="whim",
-    help="Recommendations for people who change their minds.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+    name="whim", help="Recommendations for people who change their minds.", no_args_is_help=True,
+    add_completion=False, pretty_exceptions_enable=False,
+)  # fmt: skip
 for _name in _VERBS:
     app.command(_name)(getattr(import_module(f"whim.cli.{_name}"), _name))
 for _name in _GROUPS:

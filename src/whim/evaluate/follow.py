@@ -48,12 +48,9 @@ class Follower:
             members.fill(self._meet(self._pool(stretch, start)))
             cut = slice(start, stop)
             part = stretch._replace(
-                X=stretch.X[cut],
-                pool_of=stretch.pool_of[cut],
-                members=members.slots,
-                logged=stretch.logged[cut],
-                rewards=stretch.rewards[cut],
-            )
+                X=stretch.X[cut], pool_of=stretch.pool_of[cut], members=members.slots,
+                logged=stretch.logged[cut], rewards=stretch.rewards[cut],
+            )  # fmt: skip
             walked = run_events(self.policy, part)
             chosen[cut] = walked.chosen
             changes += [(start + i, event) for i, event in walked.changes]

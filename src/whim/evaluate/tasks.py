@@ -32,6 +32,7 @@ from whim.worlds import (
     World,
 )
 
+_SEEN = ("found", "missed", "false_alarms", "delays", "plays")
 WORLDS: dict[str, type[Any]] = {
     "piecewise": PiecewiseLinear,
     "drifting": DriftingLinear,
@@ -113,11 +114,7 @@ def world_run(settings: dict[str, Any]) -> dict[str, Any]:
         "regret": float(outcome["regret"][""][0]),
         "reward": outcome["reward"][""],
         "changes": outcome["changes"],
-        "found": seen.found,
-        "missed": seen.missed,
-        "false_alarms": seen.false_alarms,
-        "delays": seen.delays,
-        "plays": seen.plays,
+        **{name: getattr(seen, name) for name in _SEEN},
     }
 
 

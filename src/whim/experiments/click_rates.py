@@ -132,12 +132,9 @@ def over_time(result: ReplayResult, labels: Sequence[str], title: str) -> Figure
         inside = [max(0.0, end) for end in low], [min(1.0, end) for end in high]  # of clicks
         curves.append(Curve(label, [100 * share for share in x], y, *inside))
     return Figure(
-        title=title,
-        x_label="share of the log, %",
-        y_label="average CTR so far",
-        curves=curves,
+        title=title, x_label="share of the log, %", y_label="average CTR so far", curves=curves,
         caption="Average over the events that counted so far, with 95 % bands." + _hidden(curves),
-    )
+    )  # fmt: skip
 
 
 def _hidden(curves: Sequence[Curve]) -> str:
@@ -235,14 +232,8 @@ def _sensitivity(
     """Click rate against one parameter; each series is (value, label of its replay)."""
     curves = []
     for name, points in series.items():
-        rates = [result.rate(label) for _, label in points]
         x = [float(value) for value, _ in points]
-        curves.append(
-            Curve(
-                name, x, [i.value for i in rates], [i.low for i in rates],
-                [i.high for i in rates], "points",
-            )
-        )  # fmt: skip
+        curves.append(fmt.points(name, x, [result.rate(label) for _, label in points]))
         base = result.rate(bases[name])
         curves.append(Curve(bases[name], x, [base.value] * len(x), style="reference"))
     return Figure(

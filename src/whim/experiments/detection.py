@@ -46,12 +46,8 @@ def cases(*, quick: bool) -> list[Case]:
     for law, users, own in product(_LAWS, _USERS, _TIMES):
         title = f"{_LAWS[law]}, {_USERS[users]}, {_TIMES[own]}"
         world = PiecewiseLinear(
-            **linear,
-            period=PERIOD,
-            asynchronous=own,
-            law=law,
-            users=users,
-        )
+            **linear, period=PERIOD, asynchronous=own, law=law, users=users,
+        )  # fmt: skip
         like = _MAIN if users == "random" else _FIXED
         worlds.append(Case(title, world, T, like="" if like == title else like))
     still = PiecewiseLinear(**linear, period=None, law="sphere")

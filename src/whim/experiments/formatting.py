@@ -96,6 +96,12 @@ def curve(label: str, x: list[float], points: Band, style: str = "line") -> Curv
     )  # fmt: skip
 
 
+def points(label: str, x: list[float], intervals: list[Interval]) -> Curve:
+    """Markers with their intervals as bars."""
+    value, low, high = ([float(part) for part in parts] for parts in zip(*intervals, strict=True))
+    return Curve(label, x, value, low, high, "points")
+
+
 def regret_over_time(
     result: SimulationResult, where: str, *, caption: str = "", without: str = "–",
     x_label: str = "step", y_label: str = "regret",

@@ -160,13 +160,10 @@ def sensitivity(options: Options) -> ExperimentResult:
         {"PSLinUCB-Disjoint": (_disjoint, 1200, 0.035), "PSLinUCB-Hybrid": (_hybrid, 1000, 0.02)},
         {f"LinUCB-{p}": policies()[f"LinUCB-{p}"] for p in ("Disjoint", "Hybrid")},
         [100, 400, 1200] if options.quick else [100, 200, 400, 800, 1200],
-        [0.02, 0.035] if options.quick else [0.015, 0.02, 0.025, 0.03, 0.035],
-        first=1.0,
-        options=options,
-        name="lastfm/sensitivity",
-        title="How much ω and δ matter on LastFM",
+        [0.02, 0.035] if options.quick else [0.015, 0.02, 0.025, 0.03, 0.035], first=1.0,
+        options=options, name="lastfm/sensitivity", title="How much ω and δ matter on LastFM",
         difference=_differences(bool(origin.warning))[0],
-    )
+    )  # fmt: skip
 
 
 def _differences(stand_in: bool) -> list[str]:

@@ -180,13 +180,10 @@ def sensitivity(options: Options) -> ExperimentResult:
         {"PSLinUCB-Disjoint": (_disjoint, 1000, 0.025), "PSLinUCB-Hybrid": (_hybrid, 1200, 0.03)},
         {f"LinUCB-{p}": policies()[f"LinUCB-{p}"] for p in ("Disjoint", "Hybrid")},
         [600, 1000, 1400] if options.quick else [400, 600, 800, 1000, 1200, 1400],
-        [0.02, 0.03, 0.04] if options.quick else [0.015, 0.02, 0.025, 0.03, 0.035, 0.04],
-        first=0.5,
-        options=options,
-        name="yahoo/sensitivity",
-        title="How much ω and δ matter on a front page",
+        [0.02, 0.03, 0.04] if options.quick else [0.015, 0.02, 0.025, 0.03, 0.035, 0.04], first=0.5,
+        options=options, name="yahoo/sensitivity", title="How much ω and δ matter on a front page",
         difference=_differences(origin)[0],
-    )
+    )  # fmt: skip
 
 
 def _differences(origin: click_rates.Source) -> list[str]:

@@ -147,12 +147,7 @@ def _write(
             reward=event.reward, propensity=event.propensity,
         )  # fmt: skip
     writer.read = reading.lines
-    if not writer.n_events:
-        reasons = [f"{n} × {why}" for why, n in writer.dropped.items()]
-        raise LogFileError(
-            f"no event could be read from {', '.join(str(file) for file in reading.files[:3])}: "
-            f"{'; '.join(reasons) or 'nothing but empty lines'}."
-        )
+    writer.must_have_events(reading.files, "nothing but empty lines")
 
 
 # -- lines ------------------------------------------------------------------------------------

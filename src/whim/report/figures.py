@@ -224,15 +224,12 @@ class _Arrays:
             axes.vlines(x[alone], low[alone], self.high[alone], color=colour, linewidth=1.5)
         shown = np.flatnonzero(there if self.marked else alone)
         axes.plot(
-            x,
-            y,
-            color=colour,
-            label=self.label,
+            x, y, color=colour, label=self.label,
             linewidth=1.4 if self.style == "reference" else 2.0,
             linestyle="none" if len(x) == 1 else (0, dashes(slot) or None),
             marker=marker(slot) if len(shown) else None,
             markevery=shown.tolist() if len(shown) else None,
-        )
+        )  # fmt: skip
 
 
 def _limits(

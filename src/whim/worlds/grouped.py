@@ -106,15 +106,10 @@ class GroupedLinear:
         expected = np.where(own[members] >= 0, apart, shared)
         rewards = expected + self.noise * chance.normal(size=expected.shape)
         return Episode(
-            contexts,
-            expected,
-            rewards,
-            {a: [] if own[a] >= 0 else changes[a % self.n_groups] for a in range(K)},
-            features,
-            np.arange(T),
-            np.arange(0, (T + 1) * self.pool, self.pool),
-            members.ravel(),
-        )
+            contexts, expected, rewards,
+            {a: [] if own[a] >= 0 else changes[a % self.n_groups] for a in range(K)}, features,
+            np.arange(T), np.arange(0, (T + 1) * self.pool, self.pool), members.ravel(),
+        )  # fmt: skip
 
     def _interests(self, rng: np.random.Generator, T: int) -> tuple[F64, list[list[int]]]:
         """(T, G, d): θ of each group at each step, and each group's changes."""

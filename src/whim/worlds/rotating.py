@@ -66,12 +66,9 @@ class RotatingLinear(LinearWorld):
         n = T * self.pool_size // self.life  # every place turns over once a life
         arrivals = np.unique(np.maximum((jittered(rng, n) * T).astype(np.int64), 1))
         return rotation(
-            rng,
-            arrivals[arrivals < T].tolist(),
-            n_arms=self.n_arms,
-            pool_size=self.pool_size,
+            rng, arrivals[arrivals < T].tolist(), n_arms=self.n_arms, pool_size=self.pool_size,
             horizon=T,
-        )
+        )  # fmt: skip
 
     def _interests(
         self, rng: np.random.Generator, T: int, rotated: Rotation | None

@@ -143,14 +143,10 @@ async def _cards(request: Request) -> Response:
 async def _space(request: Request) -> Response:
     engine, name = _service(request).engine, request.path_params["space"]
     return _page(
-        request,
-        "space.html",
-        **_head(request),
-        arms=await _arms_wanted(request),
+        request, "space.html", **_head(request), arms=await _arms_wanted(request),
         changes=views.changes(engine, name, _integer(request, "before")),
-        config=views.config(engine, name),
-        form=_form(engine.space(name).config, name),
-    )
+        config=views.config(engine, name), form=_form(engine.space(name).config, name),
+    )  # fmt: skip
 
 
 def _head(request: Request) -> dict[str, Any]:
