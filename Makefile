@@ -61,6 +61,7 @@ demo: $(READY)
 	@$(BIN)/whim demo
 
 slow: $(READY)
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 tests/test_disjoint.py tests/test_hybrid.py
 	$(BIN)/python -m tests.slow.replay_agrees
 	$(BIN)/python -m tests.slow.kills
 	$(BIN)/python -m tests.slow.fuzz

@@ -49,8 +49,8 @@ class Package:
     def callee(self) -> Path:
         return self.root / "whim" / "kernels" / "linalg" / "udu.py"
 
-    def run(self, **more: str) -> dict[str, object]:
-        """Decide in a fresh process; its answer."""
+    def run(self, before: str = "", **more: str) -> dict[str, object]:
+        """Decide in a fresh process, after what is to happen ``before``; its answer."""
         env = {k: v for k, v in os.environ.items() if not k.startswith(("WHIM", "NUMBA", "XDG"))}
         env |= {"PYTHONPATH": str(self.root), "HOME": str(self.root)}
         # Python's own bytecode goes by time and size alone: it must not hide the kernels' cache
@@ -58,10 +58,14 @@ class Package:
         if self.cache is not None:
             env["WHIM_CACHE_DIR"] = str(self.cache)
         done = subprocess.run(
-            [sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, check=False
+            [sys.executable, "-c", before + SCRIPT],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
-        answer: dict[str, object] = json.loads(done.stdout)
+        answer: dict[str, object] = json.loads(done.stdout) | {"stderr": done.stderr}
         assert Path(str(answer["source"])).is_relative_to(self.root)
         return answer
 
@@ -150,3 +154,46 @@ def test_where_the_sources_cannot_be_written_the_users_cache_is_used(tmp_path: P
     assert answer["mean"] == OLD_MEAN
     assert Path(str(answer["folder"])).is_relative_to(home / "whim")
     assert package.run(XDG_CACHE_HOME=str(home))["loaded"] == 2
+
+
+def test_without_a_home_or_a_name_for_the_user_it_works(tmp_path: Path) -> None:
+    """As in a container that runs as a number."""
+    package = Package(tmp_path / "installed", None)
+    _copy(package.root)
+    nameless = """
+import os, pwd
+del os.environ["HOME"]
+def nobody(uid):
+    raise KeyError(uid)
+pwd.getpwuid = nobody
+"""
+    assert package.run(nameless)["mean"] == OLD_MEAN
+    shutil.rmtree(package.callee.parent.parent / "__pycache__")
+    (package.callee.parent.parent / "__pycache__").write_text("")
+    answer = package.run(nameless)
+    assert (answer["mean"], answer["folder"]) == (OLD_MEAN, "None")
+
+
+def test_a_cache_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
+    package = Package(tmp_path / "installed", tmp_path / "file" / "cache")
+    _copy(package.root)
+    (tmp_path / "file").write_text("")
+    said = str(package.run()["stderr"])
+    assert said.count("WHIM_CACHE_DIR") == 1
+    assert said.count("\n") == 1
+
+
+def test_compiling_that_takes_long_is_said_once_through_logging(tmp_path: Path) -> None:
+    package = Package(tmp_path / "installed", tmp_path / "cache")
+    _copy(package.root)
+    listening = """
+import logging
+logging.basicConfig(level=logging.INFO)
+from whim.kernels import jit
+jit._PATIENCE = 0.0
+"""
+    said = str(package.run(listening)["stderr"])
+    assert said.count("compiling kernels") == 1
+    assert str(tmp_path / "cache") in said
+    assert "compiling" not in str(package.run(listening)["stderr"])  # it finds them all
+    assert not package.run()["stderr"]

@@ -20,7 +20,7 @@ from whim.serve.dashboard.render import STATIC, problem_page
 from whim.serve.dashboard.routes import routes
 from whim.serve.http.keys import Keys
 from whim.serve.jobs import whatif
-from whim.serve.log.store import StoreError
+from whim.serve.log.reader import StoreError
 from whim.serve.state.engine import Engine
 from whim.serve.state.space import NotFoundError
 from whim.serve.state.stats import MICRO, Stats

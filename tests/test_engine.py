@@ -15,8 +15,8 @@ import pytest
 from tests.clocks import Clock
 from whim.errors import InvalidInputError
 from whim.serve import wire
+from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import DECODERS, Kind
-from whim.serve.log.store import StoreError
 from whim.serve.state.engine import Engine
 from whim.serve.state.recovery import BusyError
 from whim.serve.state.space import ConflictError, NotFoundError, draws

@@ -26,7 +26,7 @@ from whim.errors import InvalidInputError
 from whim.policies import policy as make_policy
 from whim.serve import wire
 from whim.serve.log.configs import open_spaces
-from whim.serve.log.store import LogReader, StoreError
+from whim.serve.log.reader import LogReader, StoreError
 from whim.serve.state import recovery
 from whim.serve.state.engine import Engine
 from whim.serve.state.space import NotFoundError

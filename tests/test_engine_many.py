@@ -17,8 +17,9 @@ from tests.test_engine import ANSWER, CONFIGS, SECOND, clock, engine, folded, re
 from whim.serve import wire
 from whim.serve.log import log_writer
 from whim.serve.log.ids import Ids
+from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import Row
-from whim.serve.log.store import Store, StoreError
+from whim.serve.log.store import Store
 from whim.serve.state.engine import Engine
 from whim.serve.state.space import ConflictError, DecisionRequest
 

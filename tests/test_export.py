@@ -23,8 +23,8 @@ from whim.logs.readers import format_of
 from whim.serve import wire
 from whim.serve.jobs import export as exporting
 from whim.serve.jobs.export import export
+from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import DecisionRow
-from whim.serve.log.store import StoreError
 from whim.serve.state.space import NotFoundError, probability
 
 __all__ = ["clock", "engine"]  # fixtures

@@ -262,7 +262,7 @@ def test_without_scikit_learn_groups_must_be_given(monkeypatch: pytest.MonkeyPat
     ("arms", "more", "message"),
     [
         (["x"], {}, "groups must be given"),
-        (["x"], {"groups": []}, "groups must be one label an arm, 1 in all, got 0"),
+        (["x"], {"groups": []}, "groups must be one label per arm, 1 in all, got 0"),
         (["x"], {"groups": "g"}, "groups must be a list"),
         (["x"], {"groups": [None]}, "groups must be labels"),
         (["x"], {"groups": [True]}, "groups must be labels"),

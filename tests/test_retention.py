@@ -15,8 +15,8 @@ from whim.serve.jobs.export import export
 from whim.serve.jobs.history import History
 from whim.serve.jobs.trim import Trimmed
 from whim.serve.jobs.trim import trim as trim_log
+from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import Kind
-from whim.serve.log.store import StoreError
 from whim.serve.state.base import begin, read_base, remains
 from whim.serve.state.engine import Engine
 from whim.serve.state.recovery import Rebuilt

@@ -12,7 +12,7 @@ from tests.oracles import RevisitOracle, ScoreTestHybridOracle, ScoreTestOracle
 from tests.oracles.scorehybrid import Stretch
 from tests.streams import stream
 from whim.errors import InvalidInputError, StateFileError
-from whim.policies import state
+from whim.policies.base import state_file
 from whim.worlds import PiecewiseLinear
 
 
@@ -218,8 +218,8 @@ def test_only_for_the_score_test() -> None:
 def test_a_file_with_other_tallies_is_refused(tally: Any) -> None:
     policy = whim.PSLinUCBDisjoint(n_features=2)
     policy.add_arms(["a"])
-    header, arrays = state.unpack(policy.to_bytes(), "here")
+    header, arrays = state_file.unpack(policy.to_bytes(), "here")
     with pytest.raises(StateFileError):
-        whim.from_bytes(state.pack(header, {**arrays, "tally": tally}))
+        whim.from_bytes(state_file.pack(header, {**arrays, "tally": tally}))
     with pytest.raises(StateFileError):
-        whim.from_bytes(state.pack(header, {**arrays, "pool": arrays["pool"][:, :, :1]}))
+        whim.from_bytes(state_file.pack(header, {**arrays, "pool": arrays["pool"][:, :, :1]}))

@@ -7,7 +7,7 @@ import pytest
 
 import whim
 from whim.kernels.linalg import batch
-from whim.policies import light as products
+from whim.policies.base import float32 as products
 
 RNG = np.random.default_rng(0)
 MAKERS = {
@@ -30,52 +30,52 @@ def _twins(name, arms=9):
     return pair
 
 
-def _same(full, light, x):
+def _same(full, single, x):
     """Scores of the copy are those of float32 models, neither exact nor far."""
-    exact, found = full.scores(x), light.scores(x)
+    exact, found = full.scores(x), float32.scores(x)
     np.testing.assert_allclose(found, exact, rtol=2e-6, atol=2e-6)
-    np.testing.assert_allclose(light.scores_many([x])[0], found, rtol=1e-9, atol=1e-9)
-    best = light.select(x)
+    np.testing.assert_allclose(float32.scores_many([x])[0], found, rtol=1e-9, atol=1e-9)
+    best = float32.select(x)
     assert best.score == pytest.approx(found.max(), abs=0)
-    assert light.rank(x, k=1)[0] == best
+    assert float32.rank(x, k=1)[0] == best
 
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_the_copy_follows_every_change_of_the_models(name):
-    full, light = _twins(name)
+    full, single = _twins(name)
     d = full.n_features
     for step in range(120):
         x = RNG.normal(size=d) / np.sqrt(d)
         arm, reward = step % 9, float(RNG.normal() + (step > 60))
         full.update(arm, x, reward)
-        light.update(arm, x, reward)
-        _same(full, light, x)
+        float32.update(arm, x, reward)
+        _same(full, single, x)
     X, rewards = RNG.normal(size=(200, d)) / np.sqrt(d), RNG.normal(size=200)
     arms = RNG.integers(9, size=200)
-    assert full.update_many(arms, X, rewards) == light.update_many(arms, X, rewards)
-    _same(full, light, X[0])
-    for policy in (full, light):
+    assert full.update_many(arms, X, rewards) == float32.update_many(arms, X, rewards)
+    _same(full, single, X[0])
+    for policy in (full, single):
         policy.reset_arms([3])
         policy.retire_arms([4])
         policy.add_arms(["new", "newer", *range(100, 140)])
         policy.update("new", X[0], 1.0)
-    _same(full, light, X[1])
+    _same(full, single, X[1])
 
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_what_is_learnt_and_saved_is_double_precision(name, tmp_path):
-    full, light = _twins(name)
+    full, single = _twins(name)
     d = full.n_features
     X, rewards = RNG.normal(size=(60, d)), RNG.normal(size=60)
     for i in range(60):
         full.update(i % 9, X[i], rewards[i])
-        light.update(i % 9, X[i], rewards[i])
+        float32.update(i % 9, X[i], rewards[i])
     for arm in range(9):
-        np.testing.assert_array_equal(full.coefficients(arm), light.coefficients(arm))
-    light.save(tmp_path / "p.whim")
+        np.testing.assert_array_equal(full.coefficients(arm), float32.coefficients(arm))
+    float32.save(tmp_path / "p.whim")
     loaded = whim.load(tmp_path / "p.whim")
-    np.testing.assert_array_equal(loaded.scores(X[0]), light.scores(X[0]))
-    assert loaded.select(X[1]) == light.select(X[1])
+    np.testing.assert_array_equal(loaded.scores(X[0]), float32.scores(X[0]))
+    assert loaded.select(X[1]) == float32.select(X[1])
 
 
 def test_simulated_by_live_calls_it_finds_what_the_exact_one_finds():
@@ -84,8 +84,8 @@ def test_simulated_by_live_calls_it_finds_what_the_exact_one_finds():
         kind: whim.PSLinUCBDisjoint(n_features=4, scoring=kind) for kind in ("float64", "float32")
     }
     result = whim.simulate(world, made, horizon=900, runs=1, seed=3)
-    exact, light = (result.regret[kind][0, -1] for kind in made)
-    assert light == pytest.approx(exact, rel=0.05)
+    exact, single = (result.regret[kind][0, -1] for kind in made)
+    assert single == pytest.approx(exact, rel=0.05)
 
 
 def test_another_precision_is_refused():
@@ -172,14 +172,14 @@ def test_a_batch_is_close_to_double_precision_whatever_the_contexts(name):
     rng = np.random.default_rng(3)
     contexts, arms = draw(rng, plays, d), rng.integers(8, size=plays)
     rewards = rng.normal(size=plays) + arms
-    full, light = (
+    full, single = (
         whim.LinUCBDisjoint(n_features=d, scoring=kind, **params) for kind in ("float64", "float32")
     )
-    for policy in (full, light):
+    for policy in (full, single):
         policy.add_arms(range(10))  # two are never played
         policy.update_many(arms, contexts, rewards)
     X = draw(rng, 300, d)
-    exact, found = full.scores_many(X), light.scores_many(X)
+    exact, found = full.scores_many(X), float32.scores_many(X)
     error = np.abs(found - exact)
     scale = np.maximum(_made_of(full, X), np.finfo(float).tiny)
     assert np.isfinite(found).all()

@@ -19,7 +19,7 @@ from whim.serve.http.guard import refuse_open
 from whim.serve.http.keys import SCOPES, Keys, KeysError
 from whim.serve.http.limits import Rates
 from whim.serve.http.metrics import Metrics
-from whim.serve.log.store import StoreError
+from whim.serve.log.reader import StoreError
 from whim.serve.logging import get
 from whim.serve.settings import ConfigError, Settings, load
 from whim.serve.state.engine import Engine

@@ -17,7 +17,7 @@ import pytest
 import whim
 from tests.factories import FACTORIES
 from whim.errors import InvalidInputError, StateFileError
-from whim.policies import state
+from whim.policies.base import state_file
 
 DTYPES = {"f8": "<f8", "i8": "<i8", "u1": "u1"}
 
@@ -94,7 +94,7 @@ def test_pack_and_unpack_are_inverse() -> None:
         "odd": np.array([math.inf, -math.inf, math.nan, -0.0, 5e-324]),
     }
     header = {"class": "x", "text": "é\u2028\ud800", "big": 10**40}
-    found_header, found = state.unpack(state.pack(header, arrays), "here")
+    found_header, found = state_file.unpack(state_file.pack(header, arrays), "here")
     assert found_header == header
     for name, array in arrays.items():
         np.testing.assert_array_equal(found[name], array)
@@ -313,7 +313,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 
 
 def test_a_sealed_file_that_lies_is_refused() -> None:
-    header, arrays = state.unpack(small().to_bytes(), "here")
+    header, arrays = state_file.unpack(small().to_bytes(), "here")
     lies: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "no arms": ({k: v for k, v in header.items() if k != "arms"}, arrays),
         "a parameter too many": (header | {"params": {**header["params"], "x": 1}}, arrays),
@@ -324,7 +324,7 @@ def test_a_sealed_file_that_lies_is_refused() -> None:
         "ends outside": (header, arrays | {"table_rows": arrays["table_rows"] - 5}),
     }
     for text, numbers in lies.values():
-        sealed = state.pack(text, numbers)
+        sealed = state_file.pack(text, numbers)
         with pytest.raises(StateFileError, match="here must hold a whole"):
             whim.from_bytes(sealed, source="here")
 
@@ -347,7 +347,7 @@ def test_ids_of_each_type(arm: Any, tmp_path: Path) -> None:
     assert copy.arms == ["other", arm]
     assert type(copy.arms[1]) is type(arm)
     assert copy.plays(arm) == 1
-    assert state.decode_id(json.loads(json.dumps(state.encode_id(arm)))) == arm
+    assert state_file.decode_id(json.loads(json.dumps(state_file.encode_id(arm)))) == arm
 
 
 def test_numpy_ids_become_plain_ones() -> None:

@@ -11,7 +11,7 @@ import pytest
 import whim
 from whim.detectors import Cusum, RiverDetector
 from whim.errors import InvalidInputError, StateFileError, WhimError
-from whim.policies import state
+from whim.policies.base import state_file
 from whim.types import F64
 
 
@@ -130,11 +130,11 @@ def test_saved_values_must_fit_their_counts() -> None:
     policy.add_arms(["a"])
     X, rewards = plays(30)
     policy.update_many(["a"] * 30, X, rewards)
-    header, arrays = state.unpack(policy.to_bytes(), "here")
+    header, arrays = state_file.unpack(policy.to_bytes(), "here")
     assert len(arrays["fed"]) == 28
     arrays["fed"] = arrays["fed"][:-1]
     with pytest.raises(StateFileError, match="how many values"):
-        whim.from_bytes(state.pack(header, arrays))
+        whim.from_bytes(state_file.pack(header, arrays))
 
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ _LARGEST = checks.LARGEST
 _NAMES = frozenset((str, int))  # ids that can be looked up without a further check
 _NOTHING: F64 = np.zeros(0)
 _FEW = 64
+_NO_CONTEXT = object()
 _new = tuple.__new__
 
 
@@ -34,7 +35,7 @@ class Policy(Scoring):
     The constructor's parameters are those of ``ArmArrays``.
     """
 
-    _last: Any = None  # the context of the last decision
+    _last: Any = _NO_CONTEXT  # the context of the last decision
 
     # -- what a subclass fills in ---------------------------------------------------------------
 
