@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from whim.evaluate import Band, Interval, SimulationResult, band, mean_interval
+from whim.evaluate.detection import Detection
 from whim.experiments.result import Curve, Figure
 
 
@@ -94,6 +95,28 @@ def curve(label: str, x: list[float], points: Band, style: str = "line") -> Curv
         label, [float(v) for v in x], points.value.tolist(), points.low.tolist(),
         points.high.tolist(), style,
     )  # fmt: skip
+
+
+def total(result: SimulationResult, label: str) -> Detection:
+    """How changes were found, all runs as one."""
+    seen = result.detections[label]
+    return Detection(
+        [delay for d in seen for delay in d.delays],
+        [delay for d in seen for delay in d.plays],
+        *(sum(getattr(d, name) for d in seen) for name in ("missed", "false_alarms", "unplayed")),
+    )
+
+
+def alarms(result: SimulationResult, label: str) -> float:
+    """False alarms per 10,000 plays."""
+    plays = len(result.changes) * int(result.steps[-1])
+    return 1e4 * total(result, label).false_alarms / plays
+
+
+def share(seen: Detection, number: int | None = None) -> str:
+    """The changes found, or so many of them, in per cent of all."""
+    changes = seen.found + seen.missed
+    return f"{100 * (seen.found if number is None else number) / changes:.0f} %" if changes else "–"
 
 
 def points(label: str, x: list[float], intervals: list[Interval]) -> Curve:

@@ -145,12 +145,8 @@ def _regrets(lines: list[_Line], results: list[SimulationResult]) -> Table:
     rows = []
     for line, result in zip(lines, results, strict=True):
         for label in result.regret:
-            seen = result.detections[label]
-            plays = len(seen) * HORIZON
-            changes = sum(d.found + d.missed for d in seen)
             reports = label == _OURS or label.startswith("paper")
-            share = f"{100 * sum(d.found for d in seen) / changes:.0f} %" if changes else "–"
-            false = 1e4 * sum(d.false_alarms for d in seen) / plays
+            share, false = fmt.share(fmt.total(result, label)), fmt.alarms(result, label)
             rows.append(
                 [
                     line.title, label, fmt.final_regret(result, label),

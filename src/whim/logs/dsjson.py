@@ -13,7 +13,7 @@ from whim.checks import choice, integer
 from whim.errors import InvalidInputError, LogFileError
 from whim.logs.columns import LOGGING, Log, open
 from whim.logs.dsjson_features import BadLine, Places, features_of, id_at, is_number, usual_id
-from whim.logs.sources import Progress, Source, blocks, files_of
+from whim.logs.sources import Progress, Source, blocks, files_of, no_events
 from whim.logs.writer import Writer
 from whim.types import ArmId
 
@@ -147,7 +147,8 @@ def _write(
             reward=event.reward, propensity=event.propensity,
         )  # fmt: skip
     writer.read = reading.lines
-    writer.must_have_events(reading.files, "nothing but empty lines")
+    if not writer.n_events:
+        raise no_events(reading.files, writer.dropped, "nothing but empty lines")
 
 
 # -- lines ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from whim.checks import integer, number
 from whim.errors import LogFileError
 from whim.logs.columns import Log, open
 from whim.logs.frames import columns_of, guarded, numbers, scan
-from whim.logs.sources import Progress, Source
+from whim.logs.sources import Progress, Source, no_events
 from whim.logs.writer import Writer
 from whim.types import F64, I64
 
@@ -76,7 +76,8 @@ def convert(
             writer, user[usable], place[usable], rating[usable] >= liked, time[usable], movies,
             genres, stock, n_others, np.random.default_rng(seed),
         )  # fmt: skip
-        writer.must_have_events([folder], "there are no ratings")
+        if not writer.n_events:
+            raise no_events([folder], writer.dropped, "there are no ratings")
         if progress is not None:
             progress(sum((folder / file).stat().st_size for file in files))
     return open(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -50,10 +50,12 @@ def files_of(sources: Source | Sequence[Source]) -> list[Path]:
     return files
 
 
-def named(files: Sequence[Path]) -> str:
-    """Files as they are named in an error: the first three of many."""
+def no_events(files: Sequence[Path], dropped: Mapping[str, int], otherwise: str) -> LogFileError:
+    """The error of files without a usable event: says what was dropped, or ``otherwise``."""
+    named = ", ".join(str(file) for file in files[:3])
     more = f" and {len(files) - 3} more" if len(files) > 3 else ""
-    return ", ".join(str(file) for file in files[:3]) + more
+    reasons = "; ".join(f"{n} × {why}" for why, n in dropped.items()) or otherwise
+    return LogFileError(f"no event could be read from {named}{more}: {reasons}.")
 
 
 def names_in(folder: Path) -> list[str]:

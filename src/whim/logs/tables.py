@@ -13,7 +13,7 @@ from whim.checks import LARGEST, choice
 from whim.errors import InvalidInputError, LogFileError
 from whim.logs.columns import Log, open
 from whim.logs.frames import Items, as_id, columns_of, guarded, items_of, matching, numbers, scan
-from whim.logs.sources import Progress, Source
+from whim.logs.sources import Progress, Source, no_events
 from whim.logs.writer import Writer
 from whim.types import F64, I64, ArmId
 
@@ -146,7 +146,8 @@ def write_table(
         for frame in _batches(lazy, table.file, progress):
             _batch(writer, frame, table, matrix(frame), fixed, seen, items, strict)
             writer.read += len(frame)
-        writer.must_have_events([table.file], "it is empty")
+        if not writer.n_events:
+            raise no_events([table.file], writer.dropped, "it is empty")
     return open(path)
 
 

@@ -19,7 +19,6 @@ from whim.checks import LARGEST, choice, integer, matrix, real, vector
 from whim.errors import InvalidInputError, LogFileError
 from whim.logs.columns import COLUMNS, CONTEXT_DTYPES, FORMAT, LOGGING
 from whim.logs.numbering import Numbering, plain_id
-from whim.logs.sources import named
 from whim.types import F64, ArmId
 
 _ROWS = 4096  # events kept by ``event`` before they become a block
@@ -198,14 +197,6 @@ class Writer:
         """Count what the reader used, but found odd."""
         if count:
             self._warnings[what] += count
-
-    def must_have_events(self, files: Sequence[Path], otherwise: str) -> None:
-        """Refuse to end without an event: says what was dropped, or ``otherwise``."""
-        if not self.n_events:
-            reasons = "; ".join(f"{n} × {why}" for why, n in self._dropped.items())
-            raise LogFileError(
-                f"no event could be read from {named(files)}: {reasons or otherwise}."
-            )
 
     @property
     def dropped(self) -> dict[str, int]:

@@ -16,16 +16,8 @@ from whim.checks import choice, integer
 from whim.errors import LogFileError
 from whim.logs import yahoo_parser as parser
 from whim.logs.columns import Log, open
-from whim.logs.sources import (
-    LINE_LIMIT,
-    Block,
-    Progress,
-    Source,
-    beginning,
-    blocks,
-    files_of,
-    named,
-)
+from whim.logs.sources import LINE_LIMIT, Block, Progress, Source, beginning, blocks, files_of
+from whim.logs.sources import no_events as _no_events
 from whim.logs.writer import Writer
 
 DROPPED = {
@@ -102,7 +94,8 @@ def convert(
     ) as writer:  # fmt: skip
         for file in files:
             _read(file, kind, writer, strict, jobs, progress)
-        writer.must_have_events(files, "nothing but empty lines")
+        if not writer.n_events:
+            raise _no_events(files, writer.dropped, "nothing but empty lines")
     return open(path)
 
 
@@ -115,7 +108,7 @@ def detect(files: Sequence[Path]) -> str:
         if len(words) > 3 and words[0].isdigit() and words[3] == b"|user":
             return "r6b" if words[1].startswith(b"id-") else "r6a"
         raise LogFileError(f"{file} does not look like R6A or R6B: see its first line.")
-    raise LogFileError(f"{named(files)}: nothing but empty files.")
+    raise _no_events(files, {}, "nothing but empty files")
 
 
 class _Part(NamedTuple):

@@ -19,10 +19,9 @@ import msgspec
 
 from whim.serve import wire
 from whim.serve.log.configs import config_histories
-from whim.serve.log.lock import DataLock
 from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import Change, ConfigRow, Kind, Row
-from whim.serve.log.store import OnCommit, Packed, Store, pack_changes
+from whim.serve.log.store import DataLock, OnCommit, Packed, Store, pack_changes
 from whim.serve.state import recovery
 from whim.serve.state.known import KnownDecisions
 from whim.serve.state.policy import as_logged
