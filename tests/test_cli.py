@@ -386,3 +386,22 @@ def test_an_interrupt_on_a_terminal_leaves_it_clean() -> None:
     assert out == b""
     assert b"Traceback" not in seen
     assert seen.rindex(b"\x1b[?25h") > seen.rindex(b"\x1b[?25l")  # cursor: shown after hidden
+
+
+def test_what_the_library_logs_is_shown_on_stderr_and_nowhere_else() -> None:
+    code = """
+import logging, sys
+from whim.cli import main
+sys.argv = ["whim", "policies", "--json"]
+try:
+    main()
+finally:
+    kernels = logging.getLogger("whim.kernels")
+    kernels.debug("a detail")
+    kernels.info("compiling kernels, kept in %s", "here")
+    logging.getLogger("elsewhere").info("of another package")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)
+    assert done.stderr == "whim: compiling kernels, kept in here\n"

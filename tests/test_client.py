@@ -367,7 +367,7 @@ def test_a_space_must_be_named_somewhere() -> None:
     with whim.Client() as client, pytest.raises(InvalidInputError, match="space must be given"):
         client.decide([1.0], ["a"])
     with pytest.raises(InvalidInputError, match="made of text and numbers"):
-        core.Core("http://x", None, "s", 5, 1).decide(None, context=object())
+        core.Core("http://x", None, "s", 5, 1).decide(object(), [])
 
 
 # -- the stream ------------------------------------------------------------------------------------
@@ -531,4 +531,6 @@ def test_what_is_missing_is_named(missing: str) -> None:
         "try:\n    whim.Client\nexcept whim.errors.WhimError as e:\n    print(e)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == f"whim.Client needs {missing}: pip install 'whim[serve]'.\n"
+    assert done.stdout == (
+        f"whim.Client needs {missing}, which is not installed: pip install 'whim-bandits[serve]'.\n"
+    )

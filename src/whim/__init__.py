@@ -22,17 +22,9 @@ if TYPE_CHECKING:
     from whim.evaluate import replay, simulate
 
 __all__ = [
-    "ChangeEvent",
-    "Decision",
-    "__version__",
-    "errors",
-    "logs",
-    "replay",
-    "simulate",
-    "testing",
-    "worlds",
-    *policies.__all__,
-]
+    "ChangeEvent", "Decision", "__version__", "errors", "logs", "replay", "simulate", "testing",
+    "worlds", *policies.__all__,
+]  # fmt: skip
 
 _LATER = {
     "AsyncClient": "whim.client",  # not in __all__: they need the extra "serve"

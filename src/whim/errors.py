@@ -6,12 +6,8 @@ Messages follow one grammar: the parameter, the constraint, what came instead.
 from __future__ import annotations
 
 __all__ = [
-    "InvalidInputError",
-    "LogFileError",
-    "StateFileError",
-    "UnknownArmError",
-    "WhimError",
-]
+    "InvalidInputError", "LogFileError", "StateFileError", "UnknownArmError", "WhimError",
+]  # fmt: skip
 
 
 class WhimError(Exception):

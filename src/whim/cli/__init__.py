@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 __all__ = ["main"]
@@ -12,6 +13,7 @@ def main() -> None:
     from whim.errors import WhimError
     from whim.extras import require
 
+    show_notices()
     try:
         require("typer", "cli", "The command line needs")
         from whim.cli.app import app
@@ -20,3 +22,17 @@ def main() -> None:
     except WhimError as error:
         sys.stderr.write(f"whim: {error}\n")
         sys.exit(2)
+
+
+class _Notices(logging.Handler):
+    """Writes to what stderr is now: a progress bar may have put itself in between."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stderr.write(f"whim: {record.getMessage()}\n")
+
+
+def show_notices() -> None:
+    """Show on stderr what the library logs, such as that kernels are being compiled."""
+    logger = logging.getLogger("whim")
+    logger.handlers[:] = [_Notices()]  # not a second one if it is called again
+    logger.setLevel(logging.INFO)

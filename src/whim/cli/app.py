@@ -2,52 +2,26 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from whim.cli import (
-    convert,
-    demo,
-    doctor,
-    export,
-    keys,
-    log,
-    paper,
-    policies,
-    rebuild,
-    replay,
-    report,
-    serve,
-    simulate,
-    spaces,
-    sweep,
-    warm,
-)
+# each has a module with a function, or a group of verbs, of its name; in the order of the help
+_VERBS = (
+    "paper", "simulate", "convert", "log", "replay", "sweep", "report", "policies", "warm",
+    "doctor", "demo", "serve", "export", "rebuild",
+)  # fmt: skip
+_GROUPS = ("spaces", "keys")
 
 app = typer.Typer(
-    name="whim",
-    help="Recommendations for people who change their minds.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command("paper")(paper.paper)
-app.command("simulate")(simulate.simulate)
-app.command("convert")(convert.convert)
-app.command("log")(log.log)
-app.command("replay")(replay.replay)
-app.command("sweep")(sweep.sweep)
-app.command("report")(report.report)
-app.command("policies")(policies.policies)
-app.command("warm")(warm.warm)
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
-app.command("serve")(serve.serve)
-app.command("export")(export.export)
-app.add_typer(spaces.spaces, name="spaces")
-app.add_typer(keys.keys, name="keys")
-app.command("rebuild")(rebuild.rebuild)
+    name="whim", help="Recommendations for people who change their minds.", no_args_is_help=True,
+    add_completion=False, pretty_exceptions_enable=False,
+)  # fmt: skip
+for _name in _VERBS:
+    app.command(_name)(getattr(import_module(f"whim.cli.{_name}"), _name))
+for _name in _GROUPS:
+    app.add_typer(getattr(import_module(f"whim.cli.{_name}"), _name), name=_name)
 
 
 def _version(wanted: bool) -> None:

@@ -8,17 +8,15 @@ import tempfile
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from whim.cli.options import Json
+from whim.cli.options import DATA, DataDir, Json
 
 
 def doctor(
-    data: Annotated[Path, typer.Option(metavar="DIR", help="The service's data directory.")] = Path(
-        "whim-data"
-    ),
+    data: DataDir = DATA,
     as_json: Json = False,
 ) -> None:
     """Show what this installation has, what it lacks, and how to install that."""

@@ -9,13 +9,13 @@ from typing import Annotated
 
 import typer
 
+from whim.cli.options import DATA, DataDir, Json
+
 
 def export(
     space: Annotated[str, typer.Option("--space", help="Which space.")],
     out: Annotated[Path, typer.Option("--out", help="The file to make; a folder for a log.")],
-    data: Annotated[Path, typer.Option("--data", help="The service's data directory.")] = Path(
-        "whim-data"
-    ),
+    data: DataDir = DATA,
     format: Annotated[
         str,
         typer.Option(
@@ -27,7 +27,7 @@ def export(
     ] = None,
     until: Annotated[str | None, typer.Option(help="Decisions before this time.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace what is there already.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write a space's decisions and what came of them to a file; the service may run meanwhile.
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whim.cli.options import DATA, DataDir, Json
+
 if TYPE_CHECKING:
     from whim.serve.http.keys import Keys
 
 keys = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
-_Data = Annotated[Path, typer.Option(metavar="DIR", help="The service's data directory.")]
-_HERE = Path("whim-data")
 
 
 def _open(data: Path, *, new: bool = False) -> Keys:
@@ -34,7 +34,7 @@ def make(
         list[str],
         typer.Option(help="decide, reward, read or admin, which is all; may be repeated."),
     ],
-    data: _Data = _HERE,
+    data: DataDir = DATA,
 ) -> None:
     """Make a key and print its token, which is shown this once.
 
@@ -46,10 +46,7 @@ def make(
 
 
 @keys.command("list")
-def list_(
-    data: _Data = _HERE,
-    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
-) -> None:
+def list_(data: DataDir = DATA, as_json: Json = False) -> None:
     """List the keys, without their tokens."""
     from whim.cli.show import print_json, print_table
 
@@ -72,7 +69,7 @@ def list_(
 
 @keys.command()
 def revoke(
-    name: Annotated[str, typer.Argument(help="The key's name.")], data: _Data = _HERE
+    name: Annotated[str, typer.Argument(help="The key's name.")], data: DataDir = DATA
 ) -> None:
     """Revoke a key; a running service refuses it within a second or two."""
     _open(data).revoke(name)

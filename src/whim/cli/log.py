@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whim.cli.options import Json
+
 if TYPE_CHECKING:
     from whim.logs import Log
 
 
 def log(
     path: Annotated[Path, typer.Argument(help="A log, such as r6a.whim.")],
-    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Describe a log: events, arms, time, rewards, pools, and what was dropped when it was made."""
     from whim.logs import open

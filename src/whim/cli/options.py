@@ -32,3 +32,5 @@ SaveFolder = Annotated[
 Plot = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Draw a figure (.svg, .png, .pdf).")
 ]
+DataDir = Annotated[Path, typer.Option(metavar="DIR", help="The service's data directory.")]
+DATA = Path("whim-data")  # its default

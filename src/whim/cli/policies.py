@@ -10,9 +10,7 @@ import typer
 from whim.cli.options import Json
 
 
-def policies(
-    as_json: Json = False,
-) -> None:
+def policies(as_json: Json = False) -> None:
     """List the policies, what each is and the parameters that it takes."""
     from whim.policies import POLICIES
 

@@ -39,15 +39,10 @@ def stages(*, in_bytes: bool = False) -> Iterator[Stages]:
 
     console = Console(stderr=True)
     shown = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn() if in_bytes else MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(),
+        DownloadColumn() if in_bytes else MofNCompleteColumn(), TimeRemainingColumn(),
+        console=console, transient=True, disable=not console.is_terminal,
+    )  # fmt: skip
     with shown:  # its end, also by Ctrl-C, wipes the bar and shows the cursor again
         yield Stages(shown)
 

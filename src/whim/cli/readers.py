@@ -62,15 +62,7 @@ CONFIG: dict[str, Any] = {
 
 
 class Newspaper:
-    """Readers whose interests change while the demo lasts.
-
-    Parameters
-    ----------
-    seconds
-        How long it lasts.
-    shifted
-        Called with the time and each change of interest as it happens.
-    """
+    """Readers whose interests change within ``seconds``; ``shifted`` is called when they do."""
 
     def __init__(
         self, seconds: float, shifted: Callable[[float, Shift], None], *, seed: int = 0

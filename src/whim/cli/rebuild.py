@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whim.cli.options import DATA, DataDir, Json
 from whim.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -17,13 +18,11 @@ if TYPE_CHECKING:
 
 
 def rebuild(
-    data: Annotated[Path, typer.Option(metavar="DIR", help="The service's data directory.")] = Path(
-        "whim-data"
-    ),
+    data: DataDir = DATA,
     space: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this one; may be repeated.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For a script to read.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Fold the whole log and compare with what a restart would use; exit code 1 if they differ.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whim.errors import WhimError
+from whim.extras import EXTRAS, require
 
 if TYPE_CHECKING:
     from whim.serve.settings import Settings
@@ -56,10 +56,5 @@ def _started(address: str, settings: Settings) -> None:
 
 def needed() -> None:
     """Refuse, with what to install, where the service's packages are missing."""
-    try:
-        import httpx  # noqa: F401
-        import msgspec  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise WhimError(f"The service needs {error.name}: pip install 'whim[serve]'.") from error
+    for package in EXTRAS["serve"][1]:
+        require(package, "serve", "The service needs")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whim.cli.options import Json
 from whim.errors import InvalidInputError, WhimError
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ _Key = Annotated[
     str | None,
     typer.Option(envvar="WHIM_KEY", help="An API key; better in the environment than here."),
 ]
-_Json = Annotated[bool, typer.Option("--json", help="For a script to read.")]
 _Policy = Annotated[
     str | None, typer.Option(metavar="SPEC", help="NAME[:param=value,...]; see whim policies.")
 ]
@@ -56,7 +56,7 @@ def _client(url: str, key: str | None) -> Client:
 
 
 @spaces.command("list")
-def list_(url: _Url = _URL, key: _Key = None, as_json: _Json = False) -> None:
+def list_(url: _Url = _URL, key: _Key = None, as_json: Json = False) -> None:
     """List the spaces."""
     from whim.cli.show import compact, print_json, print_table
 
@@ -76,7 +76,7 @@ def list_(url: _Url = _URL, key: _Key = None, as_json: _Json = False) -> None:
 
 
 @spaces.command()
-def show(name: _Name, url: _Url = _URL, key: _Key = None, as_json: _Json = False) -> None:
+def show(name: _Name, url: _Url = _URL, key: _Key = None, as_json: Json = False) -> None:
     """Show a space: its configuration and its counts."""
     from whim.cli.show import print_json
 
@@ -106,7 +106,7 @@ def create(
     file: _File = None,
     url: _Url = _URL,
     key: _Key = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Make a space."""
     from whim.cli.show import print_json
@@ -130,7 +130,7 @@ def change(
     wait: Annotated[bool, typer.Option("--wait", help="Until the new version serves.")] = False,
     url: _Url = _URL,
     key: _Key = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Change a space: what is named here; with a file, all of it.
 

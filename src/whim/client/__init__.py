@@ -8,12 +8,15 @@ whose reply was lost is sent again and still counts once.
 from __future__ import annotations
 
 from whim.errors import WhimError
+from whim.extras import install
 
 try:
     import httpx as _httpx  # noqa: F401
     import msgspec as _msgspec  # noqa: F401
 except ImportError as error:
-    raise WhimError(f"whim.Client needs {error.name}: pip install 'whim[serve]'.") from error
+    raise WhimError(
+        f"whim.Client needs {error.name}, which is not installed: {install('serve')}."
+    ) from error
 
 from whim.client.asynchronous import AsyncClient
 from whim.client.core import Arm, Change, Rewarded, ServiceError, SpaceInfo, UnreachableError

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import ipaddress
 import os
 import random
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -17,6 +19,7 @@ from whim.errors import InvalidInputError, WhimError
 from whim.serve.wire import Answer, Candidate, DecisionBody, RewardBody, SpaceConfig
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Context = Sequence[float] | Mapping[str, Any]
 Candidates = Sequence[str | int | Candidate | Mapping[str, Any]]
 Decisions = Iterable[DecisionBody | Mapping[str, Any]]
@@ -241,7 +244,8 @@ class Core:
         for name, value, low in (("timeout", timeout, 0), ("retries", retries, -1)):
             if not value > low:
                 raise InvalidInputError(f"{name} must be more than {low}, got {value!r}.")
-        self.url, self.space, self.retries = url, space, retries
+        self.url, self.retries = url, retries
+        self._default_space = space
         key = os.environ.get("WHIM_KEY") if key is None else key
         self.options: dict[str, Any] = {
             "base_url": url,
@@ -272,70 +276,103 @@ class Core:
             yield max(wait, pause(attempt))
         raise AssertionError("the last attempt returns or raises")
 
-    # -- calls ------------------------------------------------------------------------------
+    # -- calls: the methods of both clients -------------------------------------------------
 
     def at(self, space: str | None, *path: str) -> str:
         """Where something of a space is."""
-        name = self.space if space is None else space
+        name = self._default_space if space is None else space
         if name is None:
             raise InvalidInputError("space must be given, to the client or to its method.")
         return "/".join(["/v1/spaces", *(quote(part, safe="") for part in (name, *path))])
 
     def spaces(self) -> Call[list[SpaceInfo]]:
+        """All spaces."""
         return Call("GET", "/v1/spaces", None, _infos)
 
-    def info(self, name: str) -> Call[SpaceInfo]:
+    def space(self, name: str) -> Call[SpaceInfo]:
+        """One space."""
         return Call("GET", self.at(name), None, _info)
 
     def create(
-        self, name: str, config: SpaceConfig | None, fields: Mapping[str, Any]
+        self, /, name: str, config: SpaceConfig | None = None, **fields: Any
     ) -> Call[SpaceInfo]:
+        """Make a space, from a configuration or from its fields."""
         body = _encode({"name": name, **_config(config, fields)})
         return Call("POST", "/v1/spaces", body, _info, repeatable=False)
 
-    def change(self, name: str, config: SpaceConfig | None, fields: Mapping[str, Any]) -> Call[int]:
+    def change(self, /, name: str, config: SpaceConfig | None = None, **fields: Any) -> Call[int]:
+        """Ask for another configuration; the version that will have it once it is rebuilt."""
         body = _encode(_config(config, fields))
         return Call("PUT", self.at(name), body, _version, repeatable=False)
 
     def retire(self, name: str) -> Call[None]:
+        """End a space; its log stays."""
         return Call("DELETE", self.at(name), None, _nothing, repeatable=False)
 
-    def decide(self, space: str | None, **body: Any) -> Call[Answer]:
-        data = _encode(_named(body, "decision_id"))
+    def decide(
+        self, context: Context, candidates: Candidates, *, decision_id: str | None = None,
+        deferred: bool = False, space: str | None = None,
+    ) -> Call[Answer]:  # fmt: skip
+        """What to show. ``deferred``: it is learnt only if ``activate`` says that it was shown."""
+        body = {"context": context, "candidates": candidates, "decision_id": decision_id}
+        data = _encode(_named(body | {"deferred": deferred}, "decision_id"))
         return Call("POST", self.at(space, "decisions"), data, _answer)
 
     def decide_many(
-        self, space: str | None, decisions: Decisions
+        self, decisions: Decisions, *, space: str | None = None
     ) -> Call[list[Answer | ServiceError]]:
+        """Several decisions at once; one that is refused is an error in its place."""
         data = _encode({"decisions": [_named(each, "decision_id") for each in decisions]})
         return Call("POST", self.at(space, "decisions", "batch"), data, _answers)
 
-    def reward(self, space: str | None, **body: Any) -> Call[Rewarded]:
+    def reward(
+        self, decision_id: str, value: float, *, reward_id: str | None = None,
+        space: str | None = None,
+    ) -> Call[Rewarded]:  # fmt: skip
+        """Say what came of a decision."""
+        body = {"decision_id": decision_id, "value": value, "reward_id": reward_id}
         data = _encode(_named(body, "reward_id"))
         return Call("POST", self.at(space, "rewards"), data, _rewarded)
 
     def reward_many(
-        self, space: str | None, rewards: Rewards
+        self, rewards: Rewards, *, space: str | None = None
     ) -> Call[list[Rewarded | ServiceError]]:
+        """Several rewards at once; one that is refused is an error in its place."""
         data = _encode({"rewards": [_named(each, "reward_id") for each in rewards]})
         return Call("POST", self.at(space, "rewards", "batch"), data, _results)
 
-    def activate(self, space: str | None, key: str) -> Call[bool]:
-        return Call("POST", self.at(space, "decisions", key, "activate"), None, _activated)
+    def activate(self, decision_id: str, *, space: str | None = None) -> Call[bool]:
+        """A deferred decision was shown; whether this call was the first to say so."""
+        path = self.at(space, "decisions", decision_id, "activate")
+        return Call("POST", path, None, _activated)
 
-    def arms(self, space: str | None, limit: int) -> Call[list[Arm]]:
+    def arms(self, *, limit: int = 1000, space: str | None = None) -> Call[list[Arm]]:
+        """The arms of a space, those shown most first."""
         return Call("GET", f"{self.at(space, 'arms')}?limit={int(limit)}", None, _arms)
 
-    def retire_arms(self, space: str | None, arms: Sequence[str | int]) -> Call[None]:
+    def retire_arms(self, arms: Sequence[str | int], *, space: str | None = None) -> Call[None]:
+        """Forget arms that will not be shown again."""
         body = _encode({"arms": arms})
         return Call("POST", self.at(space, "arms", "retire"), body, _nothing, repeatable=False)
 
-    def stats(self, space: str | None) -> Call[dict[str, Any]]:
+    def stats(self, *, space: str | None = None) -> Call[dict[str, Any]]:
+        """Counts and rates of a space."""
         return Call("GET", self.at(space, "stats"), None, _object)
 
-    def changes(self, space: str | None, since: int, limit: int) -> Call[list[Change]]:
+    def changes(
+        self, since: int = 0, *, limit: int = 1000, space: str | None = None
+    ) -> Call[list[Change]]:
+        """Changes found after row ``since`` of the log."""
         path = f"{self.at(space, 'changes')}?since={int(since)}&limit={int(limit)}"
         return Call("GET", path, None, _changes)
+
+
+def describe(method: Callable[..., Any], build: Callable[..., Any]) -> None:
+    """Make a client's method look like the one of ``Core`` that it sends: for ``help``."""
+    functools.update_wrapper(method, build)
+    made = inspect.signature(build)
+    answer = str(made.return_annotation).removeprefix("Call[").removesuffix("]")
+    method.__signature__ = made.replace(return_annotation=answer)  # type: ignore[attr-defined]
 
 
 def _read(call: Call[T], reply: httpx.Response) -> T:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Concatenate
 
 import httpx
 
-from whim.client import core
-from whim.client.core import Call, Core, ServiceError, T
+from whim.client.core import Call, Change, Core, P, ServiceError, T, describe
 from whim.client.events import Events
-from whim.serve.wire import Answer, SpaceConfig
+
+
+def _sends(
+    build: Callable[Concatenate[Core, P], Call[T]],
+) -> Callable[Concatenate[Client, P], T]:
+    """A method that sends what a method of ``Core`` makes, with its parameters."""
+
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._run(build(self._core, *args, **kwargs))
+
+    describe(method, build)
+    return method
 
 
 class Client:
@@ -64,91 +74,22 @@ class Client:
             answer: T = end.value
             return answer
 
-    def spaces(self) -> list[core.SpaceInfo]:
-        """All spaces."""
-        return self._run(self._core.spaces())
+    spaces = _sends(Core.spaces)
+    space = _sends(Core.space)
+    create = _sends(Core.create)
+    change = _sends(Core.change)
+    retire = _sends(Core.retire)
+    decide = _sends(Core.decide)
+    decide_many = _sends(Core.decide_many)
+    reward = _sends(Core.reward)
+    reward_many = _sends(Core.reward_many)
+    activate = _sends(Core.activate)
+    arms = _sends(Core.arms)
+    retire_arms = _sends(Core.retire_arms)
+    stats = _sends(Core.stats)
+    changes = _sends(Core.changes)
 
-    def space(self, name: str) -> core.SpaceInfo:
-        """One space."""
-        return self._run(self._core.info(name))
-
-    def create(self, name: str, config: SpaceConfig | None = None, **fields: Any) -> core.SpaceInfo:
-        """Make a space, from a configuration or from its fields."""
-        return self._run(self._core.create(name, config, fields))
-
-    def change(self, name: str, config: SpaceConfig | None = None, **fields: Any) -> int:
-        """Ask for another configuration; the version that will have it once it is rebuilt."""
-        return self._run(self._core.change(name, config, fields))
-
-    def retire(self, name: str) -> None:
-        """End a space; its log stays."""
-        return self._run(self._core.retire(name))
-
-    def decide(
-        self,
-        context: core.Context,
-        candidates: core.Candidates,
-        *,
-        decision_id: str | None = None,
-        deferred: bool = False,
-        space: str | None = None,
-    ) -> Answer:
-        """What to show. ``deferred``: it is learnt only if ``activate`` says that it was shown."""
-        return self._run(
-            self._core.decide(
-                space, context=context, candidates=candidates, decision_id=decision_id,
-                deferred=deferred,
-            )
-        )  # fmt: skip
-
-    def decide_many(
-        self, decisions: core.Decisions, *, space: str | None = None
-    ) -> list[Answer | ServiceError]:
-        """Several decisions at once; one that is refused is an error in its place."""
-        return self._run(self._core.decide_many(space, decisions))
-
-    def reward(
-        self,
-        decision_id: str,
-        value: float,
-        *,
-        reward_id: str | None = None,
-        space: str | None = None,
-    ) -> core.Rewarded:
-        """Say what came of a decision."""
-        return self._run(
-            self._core.reward(space, decision_id=decision_id, value=value, reward_id=reward_id)
-        )
-
-    def reward_many(
-        self, rewards: core.Rewards, *, space: str | None = None
-    ) -> list[core.Rewarded | ServiceError]:
-        """Several rewards at once; one that is refused is an error in its place."""
-        return self._run(self._core.reward_many(space, rewards))
-
-    def activate(self, decision_id: str, *, space: str | None = None) -> bool:
-        """A deferred decision was shown; whether this call was the first to say so."""
-        return self._run(self._core.activate(space, decision_id))
-
-    def arms(self, *, limit: int = 1000, space: str | None = None) -> list[core.Arm]:
-        """The arms of a space, those shown most first."""
-        return self._run(self._core.arms(space, limit))
-
-    def retire_arms(self, arms: Sequence[str | int], *, space: str | None = None) -> None:
-        """Forget arms that will not be shown again."""
-        return self._run(self._core.retire_arms(space, arms))
-
-    def stats(self, *, space: str | None = None) -> dict[str, Any]:
-        """Counts and rates of a space."""
-        return self._run(self._core.stats(space))
-
-    def changes(
-        self, since: int = 0, *, limit: int = 1000, space: str | None = None
-    ) -> list[core.Change]:
-        """Changes found after row ``since`` of the log."""
-        return self._run(self._core.changes(space, since, limit))
-
-    def stream(self, since: int = 0, *, space: str | None = None) -> Iterator[core.Change]:
+    def stream(self, since: int = 0, *, space: str | None = None) -> Iterator[Change]:
         """Changes as they are found, without end; a cut connection is resumed where it broke."""
         events = Events(self._core.at(space, "changes", "stream"), since, self._core.retries)
         while True:

@@ -13,21 +13,7 @@ from whim.evaluate.sweep import grid, sweep
 Replayed = ReplayRun  # its former name
 
 __all__ = [
-    "Band",
-    "Detection",
-    "Interval",
-    "ReplayResult",
-    "ReplayRun",
-    "Replayed",
-    "SimulationResult",
-    "TaskStore",
-    "band",
-    "gain",
-    "grid",
-    "mean_interval",
-    "replay",
-    "score_detection",
-    "simulate",
-    "spread",
-    "sweep",
-]
+    "Band", "Detection", "Interval", "ReplayResult", "ReplayRun", "Replayed", "SimulationResult",
+    "TaskStore", "band", "gain", "grid", "mean_interval", "replay", "score_detection", "simulate",
+    "spread", "sweep",
+]  # fmt: skip

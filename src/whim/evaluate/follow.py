@@ -18,18 +18,10 @@ from whim.types import F64, I64, ArmId, ChangeEvent
 
 
 class Follower:
-    """Walk a policy over events whose pools hold items, an item being an arm with its features.
+    """Walk a policy, without arms yet, over events whose pools hold items.
 
-    Parameters
-    ----------
-    policy
-        Has no arms yet.
-    ids
-        The arms' ids.
-    item_arm
-        For each item, which arm it is.
-    features
-        (items, m): used if the policy takes item features.
+    An item is an arm with its features: ``item_arm`` says which arm each is, ``features`` has a row
+    for each, used if the policy takes item features.
     """
 
     def __init__(self, policy: Policy, ids: Sequence[ArmId], item_arm: I64, features: F64) -> None:
@@ -56,12 +48,9 @@ class Follower:
             members.fill(self._meet(self._pool(stretch, start)))
             cut = slice(start, stop)
             part = stretch._replace(
-                X=stretch.X[cut],
-                pool_of=stretch.pool_of[cut],
-                members=members.slots,
-                logged=stretch.logged[cut],
-                rewards=stretch.rewards[cut],
-            )
+                X=stretch.X[cut], pool_of=stretch.pool_of[cut], members=members.slots,
+                logged=stretch.logged[cut], rewards=stretch.rewards[cut],
+            )  # fmt: skip
             walked = run_events(self.policy, part)
             chosen[cut] = walked.chosen
             changes += [(start + i, event) for i, event in walked.changes]

@@ -191,12 +191,9 @@ def _processes(call: Callable[..., tuple[int, Any]], left: dict[int, Any], worke
         with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
             # one task at a time: progress is fine-grained, and a killed worker costs little
             pool = joblib.Parallel(
-                n_jobs=workers,
-                batch_size=1,
-                pre_dispatch="n_jobs",
-                max_nbytes=None,
+                n_jobs=workers, batch_size=1, pre_dispatch="n_jobs", max_nbytes=None,
                 return_as="generator_unordered",
-            )
+            )  # fmt: skip
         with _interrupts_blocked():
             outputs = pool(calls())
         try:

@@ -82,14 +82,9 @@ def sweep(
     numbers = [checks.integer("seeds", seed, 0) for seed in _values("seeds", seeds)]
     heads = [{**row, "seed": seed} for row in grid(axes) for seed in numbers]
     results = spread(
-        function,
-        [{**base, **head} for head in heads],
-        jobs=jobs,
-        engine=engine,
-        address=address,
-        store=store,
-        progress=progress,
-    )
+        function, [{**base, **head} for head in heads], jobs=jobs, engine=engine, address=address,
+        store=store, progress=progress,
+    )  # fmt: skip
     return [_row(head, result) for head, result in zip(heads, results, strict=True)]
 
 

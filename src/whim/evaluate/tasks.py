@@ -32,6 +32,7 @@ from whim.worlds import (
     World,
 )
 
+_SEEN = ("found", "missed", "false_alarms", "delays", "plays")
 WORLDS: dict[str, type[Any]] = {
     "piecewise": PiecewiseLinear,
     "drifting": DriftingLinear,
@@ -113,11 +114,7 @@ def world_run(settings: dict[str, Any]) -> dict[str, Any]:
         "regret": float(outcome["regret"][""][0]),
         "reward": outcome["reward"][""],
         "changes": outcome["changes"],
-        "found": seen.found,
-        "missed": seen.missed,
-        "false_alarms": seen.false_alarms,
-        "delays": seen.delays,
-        "plays": seen.plays,
+        **{name: getattr(seen, name) for name in _SEEN},
     }
 
 
@@ -148,11 +145,8 @@ def _digest(folder: Path) -> str:
 def log_run(settings: dict[str, Any]) -> dict[str, Any]:
     """One replay of a log: click rate, events that counted, changes reported.
 
-    Parameters
-    ----------
-    settings
-        Those of ``log_settings``, ``policy`` (``name`` and ``params``), ``seed`` and ``run``: as
-        run number ``run`` of ``replay`` with that seed.
+    ``settings`` are those of ``log_settings``, ``policy`` (``name`` and ``params``), ``seed`` and
+    ``run``: as run number ``run`` of ``replay`` with that seed.
     """
     mark = settings["log"]
     log = logs.open(mark["path"])

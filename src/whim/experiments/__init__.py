@@ -16,16 +16,9 @@ from whim.experiments.result import Curve, ExperimentResult, Figure, Table
 Findings = ExperimentResult  # its former name
 
 __all__ = [
-    "EXPERIMENTS",
-    "Curve",
-    "ExperimentResult",
-    "Figure",
-    "Options",
-    "Table",
-    "compile_loops",
-    "run",
-    "select",
-]
+    "EXPERIMENTS", "Curve", "ExperimentResult", "Figure", "Options", "Table", "compile_loops",
+    "run", "select",
+]  # fmt: skip
 
 # id -> module and function; in the order in which they are run and shown
 EXPERIMENTS = {

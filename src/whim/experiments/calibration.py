@@ -220,14 +220,9 @@ def _figure(d: int, cases: list[Case], rates: list[float], ratios: Ratios) -> Fi
     curves = [wish]
     for i, rate in enumerate(rates):
         shift = 0.22 * (i - (len(rates) - 1) / 2)
-        points = [ratios[case, rate] for case in cases]
-        curves.append(
-            Curve(
-                f"asked {_power(rate)}", [case.number + shift for case in cases],
-                [r.value for r in points], [r.low for r in points], [r.high for r in points],
-                style="points",
-            )
-        )  # fmt: skip
+        x = [case.number + shift for case in cases]
+        rows = [ratios[case, rate] for case in cases]
+        curves.append(fmt.points(f"asked {_power(rate)}", x, rows))
     return Figure(
         title=f"False alarms, d = {d}",
         x_label="row of the table",

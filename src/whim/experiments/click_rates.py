@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import whim.policies as whim
 from whim.evaluate import ReplayResult, replay
 from whim.experiments import formatting as fmt
 from whim.experiments.options import Options, after
@@ -60,7 +61,7 @@ def replay_all(
 def rates(result: ReplayResult, paper: Mapping[str, float], baseline: str, title: str) -> Table:
     """Click rates beside the paper's, in absolute terms and relative to a baseline."""
     base = paper.get(baseline)
-    times = [] if base is None else [f"× {baseline}, paper"]
+    paper_column = [] if base is None else [f"× {baseline}, paper"]
     rows = []
     for label, runs in result.runs.items():
         matched = sum(run.matched for run in runs) / len(runs)
@@ -73,7 +74,7 @@ def rates(result: ReplayResult, paper: Mapping[str, float], baseline: str, title
                 f"{theirs:.5f}" if theirs else "",
                 fmt.rate(result.rate(label)),
                 *multiple,
-                _times(result, label, baseline),
+                times(result, label, baseline),
                 f"{matched:,.0f}",
                 fmt.count(changes) if changes or label.startswith("PS") else "",
             ]
@@ -82,7 +83,7 @@ def rates(result: ReplayResult, paper: Mapping[str, float], baseline: str, title
     return Table(
         title=title,
         columns=[
-            "policy", "CTR, paper", "CTR", *times, f"× {baseline}", "events that counted",
+            "policy", "CTR, paper", "CTR", *paper_column, f"× {baseline}", "events that counted",
             "changes reported",
         ],
         rows=rows,
@@ -92,7 +93,8 @@ def rates(result: ReplayResult, paper: Mapping[str, float], baseline: str, title
     )  # fmt: skip
 
 
-def _times(result: ReplayResult, label: str, baseline: str) -> str:
+def times(result: ReplayResult, label: str, baseline: str) -> str:
+    """A rate as a multiple of another, such as ``1.59 [1.55, 1.63]``."""
     i = result.relative(label, baseline)
     return f"{1 + i.value:.2f} [{1 + i.low:.2f}, {1 + i.high:.2f}]"
 
@@ -130,12 +132,9 @@ def over_time(result: ReplayResult, labels: Sequence[str], title: str) -> Figure
         inside = [max(0.0, end) for end in low], [min(1.0, end) for end in high]  # of clicks
         curves.append(Curve(label, [100 * share for share in x], y, *inside))
     return Figure(
-        title=title,
-        x_label="share of the log, %",
-        y_label="average CTR so far",
-        curves=curves,
+        title=title, x_label="share of the log, %", y_label="average CTR so far", curves=curves,
         caption="Average over the events that counted so far, with 95 % bands." + _hidden(curves),
-    )
+    )  # fmt: skip
 
 
 def _hidden(curves: Sequence[Curve]) -> str:
@@ -149,6 +148,18 @@ def _hidden(curves: Sequence[Curve]) -> str:
 
 
 Maker = Callable[[int, float], Policy]
+
+
+def papers_test(d: int, m: int, alpha: float, alpha_hybrid: float) -> tuple[Maker, Maker]:
+    """PSLinUCB with the paper's test, disjoint and hybrid, as functions of ω and δ."""
+    return (
+        lambda window, threshold: whim.PSLinUCBDisjoint(
+            n_features=d, alpha=alpha, window=window, threshold=threshold
+        ),
+        lambda window, threshold: whim.PSLinUCBHybrid(
+            n_features=d, n_item_features=m, alpha=alpha_hybrid, window=window, threshold=threshold
+        ),
+    )
 
 
 def sensitivity(
@@ -221,14 +232,8 @@ def _sensitivity(
     """Click rate against one parameter; each series is (value, label of its replay)."""
     curves = []
     for name, points in series.items():
-        rates = [result.rate(label) for _, label in points]
         x = [float(value) for value, _ in points]
-        curves.append(
-            Curve(
-                name, x, [i.value for i in rates], [i.low for i in rates],
-                [i.high for i in rates], "points",
-            )
-        )  # fmt: skip
+        curves.append(fmt.points(name, x, [result.rate(label) for _, label in points]))
         base = result.rate(bases[name])
         curves.append(Curve(bases[name], x, [base.value] * len(x), style="reference"))
     return Figure(

@@ -44,23 +44,28 @@ def competitors(case: Case) -> dict[str, Competitor]:
     """Every policy for a case, by label."""
     some = _CLICKS if case.clicks else _REWARDS
     papers = {"window": 1000, "threshold": 0.025} if case.clicks else _PAPER
+    ps, watched = _disjoint(whim.PSLinUCBDisjoint), _disjoint(whim.LinUCBWatched)
     policies = {
-        OURS: Competitor(_ps, [{}]),
-        "Paper's test, δ = 0.025" if case.clicks else PAPERS: Competitor(_ps, [papers]),
-        "Paper's test, tuned": Competitor(_ps, some["mean"]),
-        "CUSUM": Competitor(_watched, some["cusum"]),
-        "Page-Hinkley": Competitor(_watched, some["page-hinkley"]),
-        "ADWIN": Competitor(_watched, some["adwin"]),
-        "Modified PSLinUCB": Competitor(_modified, some["modified"]),
+        OURS: Competitor(ps, [{}]),
+        "Paper's test, δ = 0.025" if case.clicks else PAPERS: Competitor(ps, [papers]),
+        "Paper's test, tuned": Competitor(ps, some["mean"]),
+        "CUSUM": Competitor(watched, some["cusum"]),
+        "Page-Hinkley": Competitor(watched, some["page-hinkley"]),
+        "ADWIN": Competitor(watched, some["adwin"]),
+        "Modified PSLinUCB": Competitor(_disjoint(whim.ModifiedPSLinUCB), some["modified"]),
         "M-UCB": Competitor(lambda case, s: whim.MUCB(**s), some["mucb"]),
         "CUSUM-UCB": Competitor(lambda case, s: whim.CUSUMUCB(**s), some["cusum-ucb"]),
     }
     if case.world.n_item_features:
         policies |= _with_features(case)
     return policies | {
-        "Sliding window": Competitor(_sliding, [{"window": w} for w in _WINDOWS], False),
-        "Discounting": Competitor(_fading, [{"gamma": 1 - 1 / w} for w in _WINDOWS[:3]], False),
-        "LinUCB": Competitor(lambda case, s: whim.LinUCBDisjoint(**_own(case)), [{}], False),
+        "Sliding window": Competitor(
+            _disjoint(whim.SWLinUCB), [{"window": w} for w in _WINDOWS], False
+        ),
+        "Discounting": Competitor(
+            _disjoint(whim.DLinUCB), [{"gamma": 1 - 1 / w} for w in _WINDOWS[:3]], False
+        ),
+        "LinUCB": Competitor(_disjoint(whim.LinUCBDisjoint), [{}], False),
         ORACLE: Competitor(lambda case, s: OracleMaker("linucb-disjoint", _own(case)), [{}], False),
     }
 
@@ -110,24 +115,9 @@ def _both(case: Case) -> dict[str, Any]:
     return _own(case) | {"n_item_features": case.world.n_item_features}
 
 
-def _ps(case: Case, s: dict[str, Any]) -> Maker:
-    return whim.PSLinUCBDisjoint(**_own(case), **s)
-
-
-def _watched(case: Case, s: dict[str, Any]) -> Maker:
-    return whim.LinUCBWatched(**_own(case), **s)
-
-
-def _modified(case: Case, s: dict[str, Any]) -> Maker:
-    return whim.ModifiedPSLinUCB(**_own(case), **s)
-
-
-def _sliding(case: Case, s: dict[str, Any]) -> Maker:
-    return whim.SWLinUCB(**_own(case), **s)
-
-
-def _fading(case: Case, s: dict[str, Any]) -> Maker:
-    return whim.DLinUCB(**_own(case), **s)
+def _disjoint(policy: Callable[..., Maker]) -> Callable[[Case, dict[str, Any]], Maker]:
+    """Makes a policy of contexts alone for a case and settings."""
+    return lambda case, settings: policy(**_own(case), **settings)
 
 
 def _with_features(case: Case) -> dict[str, Competitor]:
@@ -138,7 +128,7 @@ def _with_features(case: Case) -> dict[str, Competitor]:
     papers = (
         {"window": 1200, "threshold": 0.03} if case.clicks else {"window": 100, "threshold": 0.4}
     )
-    found = {
+    return {
         "Hybrid score test, default": Competitor(lambda case, s: whim.PSLinUCBHybrid(**both), [{}]),
         f"Hybrid paper's test, δ = {papers['threshold']}": Competitor(
             lambda case, s: whim.PSLinUCBHybrid(**both, **s), [papers]
@@ -152,7 +142,6 @@ def _with_features(case: Case) -> dict[str, Competitor]:
             [{"tau": tau, "delta1": p} for tau in (100, 500) for p in (0.01, 0.1)],
         ),
     }
-    return found
 
 
 _PAPER = {"window": 100, "threshold": 0.35}
@@ -162,68 +151,59 @@ def _watch(detector: str, watch: str, **settings: Any) -> dict[str, Any]:
     return {"detector": detector, "watch": watch, "warmup": 20, "settings": settings}
 
 
-_CUSUM = [
-    *(_watch("cusum", "residual", drift=k, threshold=h) for k in (0.5, 1.0) for h in (5.0, 10.0)),
-    *(_watch("cusum", "square", drift=k, threshold=h) for k in (0.5, 1.0) for h in (10.0, 20.0)),
-]
-_ADWIN = [
-    _watch("adwin", watch, delta=delta, clock=1)
-    for watch in ("residual", "square")
-    for delta in (0.05, 0.9)
-]
-_PH = {"delta": 0.05, "min_instances": 5}
-_UP = {"mode": "up", **_PH}
-_REWARDS: dict[str, list[dict[str, Any]]] = {
-    "mean": [
-        {"window": w, "threshold": t}
-        for w, t in ((30, 0.25), (50, 0.2), (50, 0.3), (100, 0.15), (100, 0.25), (200, 0.15))
-    ],
-    "cusum": _CUSUM,
-    "page-hinkley": [
-        *(_watch("page-hinkley", "residual", threshold=h, **_PH) for h in (2.5, 6.0)),
-        *(_watch("page-hinkley", "square", threshold=h, **_UP) for h in (0.5, 1.0)),
-    ],
-    "adwin": _ADWIN,
-    "modified": [
-        {"window": w, "b": h / 2, "c": h / 2, "gamma": g}
-        for w, h in ((50, 0.3), (100, 0.25))
-        for g in (0.02, 0.1)
-    ],
-    "mucb": [
-        {"window": w, "threshold": h * w / 2, "gamma": g}
-        for w, h in ((50, 0.4), (100, 0.3))
-        for g in (0.02, 0.1)
-    ],
-    "cusum-ucb": [
-        {"warmup": 50, "drift": 0.1, "threshold": h, "explore": g}
-        for h in (5.0, 15.0)
-        for g in (0.02, 0.1)
-    ],
-}
-_CLICKS: dict[str, list[dict[str, Any]]] = {
-    "mean": [
-        {"window": w, "threshold": t}
-        for w, t in ((200, 0.06), (200, 0.1), (200, 0.15), (500, 0.03), (500, 0.06), (1000, 0.04))
-    ],
-    "cusum": _CUSUM,
-    "page-hinkley": [
-        *(_watch("page-hinkley", "residual", threshold=h, **_PH) for h in (6.0, 15.0)),
-        *(_watch("page-hinkley", "square", threshold=h, **_UP) for h in (3.0, 8.0)),
-    ],
-    "adwin": _ADWIN,
-    "modified": [
-        {"window": w, "b": h / 2, "c": h / 2, "gamma": g}
-        for w, h in ((200, 0.2), (500, 0.1))
-        for g in (0.02, 0.1)
-    ],
-    "mucb": [
-        {"window": w, "threshold": h * w / 2, "gamma": g}
-        for w, h in ((200, 0.2), (500, 0.12))
-        for g in (0.02, 0.1)
-    ],
-    "cusum-ucb": [
-        {"warmup": 100, "drift": 0.05, "threshold": h, "explore": g}
-        for h in (10.0, 30.0)
-        for g in (0.02, 0.1)
-    ],
-}
+def _grids(
+    mean: list[tuple[int, float]], page_hinkley: tuple[list[float], list[float]],
+    modified: list[tuple[int, float]], mucb: list[tuple[int, float]],
+    cusum_ucb: tuple[int, float, list[float]],
+) -> dict[str, list[dict[str, Any]]]:  # fmt: skip
+    """The settings to try of each competitor; windows come with their thresholds."""
+    explore = (0.02, 0.1)
+    ph = {"delta": 0.05, "min_instances": 5}
+    warmup, drift, thresholds = cusum_ucb
+    levels = (("residual", (5.0, 10.0)), ("square", (10.0, 20.0)))
+    return {
+        "mean": [{"window": w, "threshold": t} for w, t in mean],
+        "cusum": [
+            _watch("cusum", watch, drift=k, threshold=h)
+            for watch, heights in levels
+            for k in (0.5, 1.0)
+            for h in heights
+        ],
+        "page-hinkley": [
+            *(_watch("page-hinkley", "residual", threshold=h, **ph) for h in page_hinkley[0]),
+            *(_watch("page-hinkley", "square", threshold=h, mode="up", **ph)
+              for h in page_hinkley[1]),
+        ],
+        "adwin": [
+            _watch("adwin", watch, delta=delta, clock=1)
+            for watch in ("residual", "square")
+            for delta in (0.05, 0.9)
+        ],
+        "modified": [
+            {"window": w, "b": h / 2, "c": h / 2, "gamma": g} for w, h in modified for g in explore
+        ],
+        "mucb": [
+            {"window": w, "threshold": h * w / 2, "gamma": g} for w, h in mucb for g in explore
+        ],
+        "cusum-ucb": [
+            {"warmup": warmup, "drift": drift, "threshold": h, "explore": g}
+            for h in thresholds
+            for g in explore
+        ],
+    }  # fmt: skip
+
+
+_REWARDS = _grids(
+    mean=[(30, 0.25), (50, 0.2), (50, 0.3), (100, 0.15), (100, 0.25), (200, 0.15)],
+    page_hinkley=([2.5, 6.0], [0.5, 1.0]),
+    modified=[(50, 0.3), (100, 0.25)],
+    mucb=[(50, 0.4), (100, 0.3)],
+    cusum_ucb=(50, 0.1, [5.0, 15.0]),
+)
+_CLICKS = _grids(
+    mean=[(200, 0.06), (200, 0.1), (200, 0.15), (500, 0.03), (500, 0.06), (1000, 0.04)],
+    page_hinkley=([6.0, 15.0], [3.0, 8.0]),
+    modified=[(200, 0.2), (500, 0.1)],
+    mucb=[(200, 0.2), (500, 0.12)],
+    cusum_ucb=(100, 0.05, [10.0, 30.0]),
+)

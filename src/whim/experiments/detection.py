@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from whim.evaluate import SimulationResult, mean_interval, simulate
-from whim.evaluate.detection import Detection
+from whim.evaluate import SimulationResult, simulate
 from whim.experiments import formatting as fmt
 from whim.experiments.competitors import ORACLE, OURS, PAPERS, Case, Competitor, competitors, tune
+from whim.experiments.formatting import alarms, share, total
 from whim.experiments.options import Options, after
 from whim.experiments.result import Curve, ExperimentResult, Figure, Table
 from whim.worlds import DriftingLinear, NewsWorld, PiecewiseLinear, RotatingLinear
@@ -46,12 +46,8 @@ def cases(*, quick: bool) -> list[Case]:
     for law, users, own in product(_LAWS, _USERS, _TIMES):
         title = f"{_LAWS[law]}, {_USERS[users]}, {_TIMES[own]}"
         world = PiecewiseLinear(
-            **linear,
-            period=PERIOD,
-            asynchronous=own,
-            law=law,
-            users=users,
-        )
+            **linear, period=PERIOD, asynchronous=own, law=law, users=users,
+        )  # fmt: skip
         like = _MAIN if users == "random" else _FIXED
         worlds.append(Case(title, world, T, like="" if like == title else like))
     still = PiecewiseLinear(**linear, period=None, law="sphere")
@@ -127,7 +123,7 @@ def detection(options: Options) -> ExperimentResult:
             (
                 "Score test: changes found, false alarms per 10,000 plays",
                 "–",
-                f"{_share(_total(main, OURS))}, {_alarms(main, OURS):.2f}",
+                f"{share(total(main, OURS))}, {alarms(main, OURS):.2f}",
             )
         ],
     )
@@ -135,28 +131,6 @@ def detection(options: Options) -> ExperimentResult:
 
 def _regret(result: SimulationResult, label: str) -> float:
     return float(result.regret[label][:, -1].mean())
-
-
-def _total(result: SimulationResult, label: str) -> Detection:
-    """All runs as one."""
-    seen = result.detections[label]
-    return Detection(
-        [delay for d in seen for delay in d.delays],
-        [delay for d in seen for delay in d.plays],
-        *(sum(getattr(d, name) for d in seen) for name in ("missed", "false_alarms", "unplayed")),
-    )
-
-
-def _alarms(result: SimulationResult, label: str) -> float:
-    """False alarms per 10,000 plays."""
-    plays = len(result.changes) * int(result.steps[-1])
-    return 1e4 * _total(result, label).false_alarms / plays
-
-
-def _share(seen: Detection, count: int | None = None) -> str:
-    changes = seen.found + seen.missed
-    number = seen.found if count is None else count
-    return f"{100 * number / changes:.0f} %" if changes else "–"
 
 
 def _two(delays: Sequence[int]) -> str:
@@ -170,12 +144,12 @@ def _two(delays: Sequence[int]) -> str:
 def _table(case: Case, result: SimulationResult) -> Table:
     rows = []
     for label, competitor in competitors(case).items():
-        seen = _total(result, label)
+        seen = total(result, label)
         cells = [
-            _share(seen), _share(seen, seen.missed - seen.unplayed), _share(seen, seen.unplayed),
-            _two(seen.plays), _two(seen.delays), f"{_alarms(result, label):.2f}",
+            share(seen), share(seen, seen.missed - seen.unplayed), share(seen, seen.unplayed),
+            _two(seen.plays), _two(seen.delays), f"{alarms(result, label):.2f}",
         ]  # fmt: skip
-        regret = fmt.whole(mean_interval(result.regret[label][:, -1]))
+        regret = fmt.final_regret(result, label)
         shown = cells if competitor.detects else [""] * len(cells)
         rows.append([label, regret, *shown])
     jumps = result.changes.any()
@@ -241,10 +215,10 @@ def _delays(result: SimulationResult, users: str) -> Figure:
     """Share of the changes that plays followed, found within so many of these plays."""
     labels = [OURS, PAPERS, "Paper's test, tuned", "CUSUM", "Page-Hinkley", "ADWIN"]
     curves = []
-    most = max((p for label in labels for p in _total(result, label).plays), default=1)
+    most = max((p for label in labels for p in total(result, label).plays), default=1)
     x = np.unique(np.geomspace(1, max(most, 2), 80).astype(np.int64))
     for label in labels:
-        seen = _total(result, label)
+        seen = total(result, label)
         within = np.searchsorted(np.sort(seen.plays), x, side="right")
         could = max(seen.found + seen.missed - seen.unplayed, 1)
         curves.append(Curve(label, x.astype(float).tolist(), (100 * within / could).tolist()))
@@ -290,7 +264,7 @@ def _operating(tried: dict[str, Any], plays: int, oracle: float) -> Figure:
 
 
 def _summary(main: SimulationResult) -> str:
-    ours = _total(main, OURS)
+    ours = total(main, OURS)
     best = min(
         (label for label in main.regret if label not in (OURS, ORACLE)),
         key=lambda label: _regret(main, label),
@@ -298,8 +272,8 @@ def _summary(main: SimulationResult) -> str:
     oracle = _regret(main, ORACLE)
     return (
         f"Random users, each arm changing at its own times: the score test, with nothing set, "
-        f"finds {_share(ours)} of the changes after {_two(ours.plays).split(' /')[0]} plays in the "
-        f"median with {_alarms(main, OURS):.2f} false alarms per 10,000 plays, and its regret is "
+        f"finds {share(ours)} of the changes after {_two(ours.plays).split(' /')[0]} plays in the "
+        f"median with {alarms(main, OURS):.2f} false alarms per 10,000 plays, and its regret is "
         f"{_regret(main, OURS) / oracle:.2f} times the oracle's; the best competitor, "
         f"{best} (competitors' settings were chosen for this world), has "
         f"{_regret(main, best) / oracle:.2f}."

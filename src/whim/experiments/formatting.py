@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from whim.evaluate import Band, Interval, SimulationResult, band
+from whim.evaluate import Band, Interval, SimulationResult, band, mean_interval
+from whim.evaluate.detection import Detection
 from whim.experiments.result import Curve, Figure
 
 
@@ -15,6 +16,11 @@ def whole(i: Interval) -> str:
     '2,632 [2,401, 2,870]'
     """
     return (f"{i.value:,.0f}" + between(f"{i.low:,.0f}", f"{i.high:,.0f}")).replace("-", "−")
+
+
+def final_regret(result: SimulationResult, label: str) -> str:
+    """Regret at the end, over runs."""
+    return whole(mean_interval(result.regret[label][:, -1]))
 
 
 def between(low: str, high: str) -> str:
@@ -89,6 +95,34 @@ def curve(label: str, x: list[float], points: Band, style: str = "line") -> Curv
         label, [float(v) for v in x], points.value.tolist(), points.low.tolist(),
         points.high.tolist(), style,
     )  # fmt: skip
+
+
+def total(result: SimulationResult, label: str) -> Detection:
+    """How changes were found, all runs as one."""
+    seen = result.detections[label]
+    return Detection(
+        [delay for d in seen for delay in d.delays],
+        [delay for d in seen for delay in d.plays],
+        *(sum(getattr(d, name) for d in seen) for name in ("missed", "false_alarms", "unplayed")),
+    )
+
+
+def alarms(result: SimulationResult, label: str) -> float:
+    """False alarms per 10,000 plays."""
+    plays = len(result.changes) * int(result.steps[-1])
+    return 1e4 * total(result, label).false_alarms / plays
+
+
+def share(seen: Detection, number: int | None = None) -> str:
+    """The changes found, or so many of them, in per cent of all."""
+    changes = seen.found + seen.missed
+    return f"{100 * (seen.found if number is None else number) / changes:.0f} %" if changes else "–"
+
+
+def points(label: str, x: list[float], intervals: list[Interval]) -> Curve:
+    """Markers with their intervals as bars."""
+    value, low, high = ([float(part) for part in parts] for parts in zip(*intervals, strict=True))
+    return Curve(label, x, value, low, high, "points")
 
 
 def regret_over_time(

@@ -31,6 +31,7 @@ _PAIRS = [
     ("PSLinUCB-Disjoint", "LinUCB-Disjoint", "+2.0 %"),
     ("PSLinUCB-Hybrid", "LinUCB-Hybrid", "+2.4 %"),
 ]
+_disjoint, _hybrid = click_rates.papers_test(D, M, 0.15, 0.2)
 _STAND_IN = (
     "Made with a stand-in: a made-up music community, not LastFM's data, which are not part of "
     "Whim. The numbers cannot be compared with the paper's; with your own copy of HetRec 2011 "
@@ -47,16 +48,6 @@ def policies() -> dict[str, whim.Policy]:
         "LinUCB-Hybrid": whim.LinUCBHybrid(n_features=D, n_item_features=M, alpha=0.2),
         "PSLinUCB-Hybrid": _hybrid(1000, 0.02),
     }
-
-
-def _disjoint(window: int, threshold: float) -> whim.Policy:
-    return whim.PSLinUCBDisjoint(n_features=D, alpha=0.15, window=window, threshold=threshold)
-
-
-def _hybrid(window: int, threshold: float) -> whim.Policy:
-    return whim.PSLinUCBHybrid(
-        n_features=D, n_item_features=M, alpha=0.2, window=window, threshold=threshold
-    )
 
 
 def _wu() -> dict[str, whim.Policy]:
@@ -169,13 +160,10 @@ def sensitivity(options: Options) -> ExperimentResult:
         {"PSLinUCB-Disjoint": (_disjoint, 1200, 0.035), "PSLinUCB-Hybrid": (_hybrid, 1000, 0.02)},
         {f"LinUCB-{p}": policies()[f"LinUCB-{p}"] for p in ("Disjoint", "Hybrid")},
         [100, 400, 1200] if options.quick else [100, 200, 400, 800, 1200],
-        [0.02, 0.035] if options.quick else [0.015, 0.02, 0.025, 0.03, 0.035],
-        first=1.0,
-        options=options,
-        name="lastfm/sensitivity",
-        title="How much ω and δ matter on LastFM",
+        [0.02, 0.035] if options.quick else [0.015, 0.02, 0.025, 0.03, 0.035], first=1.0,
+        options=options, name="lastfm/sensitivity", title="How much ω and δ matter on LastFM",
         difference=_differences(bool(origin.warning))[0],
-    )
+    )  # fmt: skip
 
 
 def _differences(stand_in: bool) -> list[str]:

@@ -12,10 +12,6 @@ from whim import checks
 Stage = Callable[[str, int], Callable[[int], None]]
 
 
-def _silent(title: str, total: int) -> Callable[[int], None]:
-    return lambda done: None
-
-
 def after(advance: Callable[[int], None], before: int) -> Callable[[int], None]:
     """``advance`` for a part of a stage: what was done ``before`` it is added."""
     return lambda done: advance(before + done)
@@ -23,33 +19,15 @@ def after(advance: Callable[[int], None], before: int) -> Callable[[int], None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to run an experiment.
+    """How to run an experiment."""
 
-    Attributes
-    ----------
-    quick
-        A small version: fewer runs and shorter logs, the same code.
-    runs
-        Independent runs; by default what the paper did, or few if quick.
-    jobs
-        Processes; -1 for one per core. The results do not depend on it.
-    seed
-        Of worlds, samples and policies.
-    data
-        A folder with the user's own copies of data sets, searched for what an experiment needs.
-    work
-        A folder for logs that are made on the way.
-    stage
-        Called to announce a part of the work.
-    """
-
-    quick: bool = False
-    runs: int | None = None
-    jobs: int = -1
-    seed: int = 0
-    data: Path | None = None
-    work: Path = Path("whim-paper")
-    stage: Stage = _silent
+    quick: bool = False  # fewer runs and shorter logs, the same code
+    runs: int | None = None  # by default what the paper did, or few if quick
+    jobs: int = -1  # processes, one per core; results do not depend on it
+    seed: int = 0  # of worlds, samples and policies
+    data: Path | None = None  # the user's own copies of data sets
+    work: Path = Path("whim-paper")  # for logs that are made on the way
+    stage: Stage = lambda title, total: lambda done: None  # announces a part of the work
 
     def __post_init__(self) -> None:
         if self.runs is not None:

@@ -5,10 +5,11 @@ Each line has the bar that it was promised to stay under.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import whim.policies as whim
-from whim.evaluate import SimulationResult, mean_interval, simulate
+from whim.evaluate import SimulationResult, simulate
 from whim.evaluate.intervals import ratio_interval
 from whim.evaluate.tasks import OracleMaker
 from whim.experiments import formatting as fmt
@@ -58,21 +59,15 @@ def _lines() -> list[_Line]:
 
 
 def _policies(line: _Line) -> dict[str, Any]:
-    if line.hybrid:
-        both: dict[str, Any] = {"n_features": D, "n_item_features": M, "alpha": 1.5}
-        ours: whim.Policy = whim.PSLinUCBHybrid(**both)
-        papers: whim.Policy = whim.PSLinUCBHybrid(**both, window=100, threshold=0.4)
-        base: whim.Policy = whim.LinUCBHybrid(**both)
-    else:
-        both = {"n_features": D, "alpha": 1.0}
-        ours = whim.PSLinUCBDisjoint(**both)
-        papers = whim.PSLinUCBDisjoint(**both, window=100, threshold=0.35)
-        base = whim.LinUCBDisjoint(**both)
-    delta = 0.4 if line.hybrid else 0.35
+    ps: Callable[..., whim.Policy] = whim.PSLinUCBHybrid if line.hybrid else whim.PSLinUCBDisjoint
+    lin: Callable[..., whim.Policy] = whim.LinUCBHybrid if line.hybrid else whim.LinUCBDisjoint
+    items = {"n_item_features": M} if line.hybrid else {}
+    sizes: dict[str, Any] = {"n_features": D, **items, "alpha": 1.5 if line.hybrid else 1.0}
+    base, delta = lin(**sizes), 0.4 if line.hybrid else 0.35
     return {
-        _OURS: ours,
-        f"paper's test, ω = 100, δ = {delta}": papers,
-        _ORACLE: OracleMaker(base.name, both),
+        _OURS: ps(**sizes),
+        f"paper's test, ω = 100, δ = {delta}": ps(**sizes, window=100, threshold=delta),
+        _ORACLE: OracleMaker(base.name, sizes),
         "LinUCB": base,
     }
 
@@ -150,15 +145,11 @@ def _regrets(lines: list[_Line], results: list[SimulationResult]) -> Table:
     rows = []
     for line, result in zip(lines, results, strict=True):
         for label in result.regret:
-            seen = result.detections[label]
-            plays = len(seen) * HORIZON
-            changes = sum(d.found + d.missed for d in seen)
             reports = label == _OURS or label.startswith("paper")
-            share = f"{100 * sum(d.found for d in seen) / changes:.0f} %" if changes else "–"
-            false = 1e4 * sum(d.false_alarms for d in seen) / plays
+            share, false = fmt.share(fmt.total(result, label)), fmt.alarms(result, label)
             rows.append(
                 [
-                    line.title, label, fmt.whole(mean_interval(result.regret[label][:, -1])),
+                    line.title, label, fmt.final_regret(result, label),
                     share if reports else "", f"{false:.2f}" if reports else "",
                 ]
             )  # fmt: skip

@@ -61,37 +61,18 @@ class Table:
 
 @dataclass(slots=True)
 class ExperimentResult:
-    """One experiment's outcome.
+    """One experiment's outcome; ``run`` fills in its id, the command and the seconds."""
 
-    Attributes
-    ----------
-    id
-        Such as ``synthetic/disjoint``.
-    title, summary
-        A heading and one or two sentences that say what was found.
-    command
-        What reproduces it; ``run`` fills it in, with the id and the seconds.
-    settings
-        Every parameter and seed, by name.
-    differences
-        One sentence for each way in which this is not what the paper did or got.
-    warning
-        Said above every table and figure, for instance that a stand-in replaced the data.
-    headline
-        One row for the table at the end of ``whim paper``: label, the paper's value, ours.
-    seconds
-        How long it took.
-    """
-
-    id: str = ""
+    id: str = ""  # such as synthetic/disjoint
     title: str = ""
-    summary: str = ""
-    command: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)
-    differences: list[str] = field(default_factory=list)
-    warning: str = ""
+    summary: str = ""  # one or two sentences that say what was found
+    command: str = ""  # what reproduces it
+    settings: dict[str, Any] = field(default_factory=dict)  # every parameter and seed, by name
+    differences: list[str] = field(default_factory=list)  # from the paper, a sentence for each
+    warning: str = ""  # said above all tables and figures: a stand-in replaced the data
     tables: list[Table] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
+    # rows for the table at the end of ``whim paper``: label, the paper's value, ours
     headline: list[tuple[str, str, str]] = field(default_factory=list)
     seconds: float = 0.0
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import whim.policies as whim
-from whim.evaluate import Interval, SimulationResult, gain, mean_interval, simulate
+from whim.evaluate import Interval, SimulationResult, gain, simulate
 from whim.evaluate.tasks import OracleMaker
 from whim.experiments import formatting as fmt
 from whim.experiments.options import Options, after
@@ -107,7 +107,7 @@ def _verdict(saved: Interval) -> str:
 def _table(results: dict[str, SimulationResult], labels: list[str]) -> Table:
     rows = []
     for world, result in results.items():
-        regret = [fmt.whole(mean_interval(result.regret[label][:, -1])) for label in labels]
+        regret = [fmt.final_regret(result, label) for label in labels]
         ratios = [fmt.percent(_saved(result, base)) for base in (_OFF, _BASE)]
         rows.append([world, *regret, *ratios])
     return Table(

@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 import whim.policies as whim
-from whim.evaluate import Interval, SimulationResult, gain, mean_interval, simulate
+from whim.evaluate import Interval, SimulationResult, gain, simulate
 from whim.evaluate.tasks import OracleMaker
 from whim.experiments import formatting as fmt
 from whim.experiments.options import Options, after
@@ -125,7 +125,7 @@ def _policies(result: SimulationResult, paper: str, base: str) -> Table:
         rows.append(
             [
                 label,
-                fmt.whole(mean_interval(result.regret[label][:, -1])),
+                fmt.final_regret(result, label),
                 "" if label == base else fmt.percent(_saved(result, label, base)),
                 paper if label.startswith("PS") and "letter" not in label else "",
                 f"{fmt.count(detected)} of {result.changes.mean():.0f}" if reports else "",

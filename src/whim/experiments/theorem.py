@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import whim.policies as whim
-from whim.evaluate import Band, Interval, SimulationResult, band, mean_interval, simulate
+from whim.evaluate import Band, Interval, SimulationResult, band, simulate
 from whim.evaluate.intervals import bootstrap
 from whim.experiments import formatting as fmt
 from whim.experiments.options import Options
@@ -115,7 +115,7 @@ def _table(
             [
                 f"{T:,}", str(p.window), f"{p.gamma:.3f}",
                 *(
-                    fmt.whole(mean_interval(result.regret[label][:, -1]))
+                    fmt.final_regret(result, label)
                     for label in (_OURS, _BASE)
                 ),
                 f"{detected:.1f} of {SEGMENTS - 1}", fmt.count(false),

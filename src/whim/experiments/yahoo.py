@@ -15,7 +15,6 @@ from pathlib import Path
 
 import whim.policies as whim
 from whim import logs
-from whim.evaluate import ReplayResult
 from whim.evaluate.store import code_digest
 from whim.experiments import click_rates
 from whim.experiments.options import Options
@@ -38,6 +37,7 @@ _PAIRS = [
 # events of a stand-in: as many as the paper's sample of visits, or a fraction
 EVENTS, QUICK_EVENTS = 4_581_188, 600_000
 QUICK_ARTICLES = 60  # of 271, so that an article is shown about as often
+_disjoint, _hybrid = click_rates.papers_test(D, D, 0.2, 0.15)
 _STAND_IN = (
     "Made with a stand-in: a simulated front page (NewsWorld), not Yahoo's log, which may not be "
     "redistributed. Compare the order of policies with the paper's, not the numbers; with your "
@@ -66,28 +66,17 @@ def policies() -> dict[str, whim.Policy]:
     }  # fmt: skip
 
 
-def _disjoint(window: int, threshold: float) -> whim.Policy:
-    return whim.PSLinUCBDisjoint(n_features=D, alpha=0.2, window=window, threshold=threshold)
-
-
-def _hybrid(window: int, threshold: float) -> whim.Policy:
-    return whim.PSLinUCBHybrid(
-        n_features=D, n_item_features=D, alpha=0.15, window=window, threshold=threshold
-    )
-
-
 def source(options: Options, *, full: int, quick: int) -> click_rates.Source:
     """The user's log if there is one, else logs of the news world; so many runs."""
     files = _files(options.data)
+    runs = options.choose(full, quick)
     if files:
         log = _converted(files, options)
-        runs = options.choose(full, quick)
         said = {"log": "Yahoo R6A", "files": [f.name for f in files], "events": log.n_events}
         said["dropped"] = log.meta["dropped"]
         return click_rates.Source([log], 0.02 if options.quick else 0.1, runs, "", said)
     events = QUICK_EVENTS if options.quick else EVENTS
     world = NewsWorld(n_arms=QUICK_ARTICLES) if options.quick else NewsWorld()
-    runs = options.choose(full, quick)
     made = [_stand_in(world, events, options, run) for run in range(runs)]
     said = {"log": "stand-in", "world": world.describe(), "events": events, "logs": runs}
     return click_rates.Source(made, 1.0, 1, _STAND_IN, said)
@@ -160,9 +149,10 @@ def table(options: Options) -> ExperimentResult:
     plain = ["Random", "UCB", "MUCB", "LinUCB-Uniform", "DenBand"]
     shown = ["Random", *(label for label in made if label not in plain)]
     best = max(made, key=lambda label: result.rate(label).value)
+    multiple = click_rates.times(result, best, "Random")
     return ExperimentResult(
         title="Click rates on a front page",
-        summary=f"{where}: the highest click rate is that of {best}, {_multiple(result, best)} "
+        summary=f"{where}: the highest click rate is that of {best}, {multiple} "
         f"times that of random choice ({replays} {'replay' if replays == 1 else 'replays'}).",
         settings=origin.said
         | {"sample": origin.sample, "runs": len(result.runs["Random"]), "seed": options.seed}
@@ -182,11 +172,6 @@ def table(options: Options) -> ExperimentResult:
     )
 
 
-def _multiple(result: ReplayResult, label: str) -> str:
-    i = result.relative(label, "Random")
-    return f"{1 + i.value:.2f} [{1 + i.low:.2f}, {1 + i.high:.2f}]"
-
-
 def sensitivity(options: Options) -> ExperimentResult:
     """Click rate against ω and δ on the first half of the log."""
     origin = source(options, full=3, quick=1)
@@ -195,13 +180,10 @@ def sensitivity(options: Options) -> ExperimentResult:
         {"PSLinUCB-Disjoint": (_disjoint, 1000, 0.025), "PSLinUCB-Hybrid": (_hybrid, 1200, 0.03)},
         {f"LinUCB-{p}": policies()[f"LinUCB-{p}"] for p in ("Disjoint", "Hybrid")},
         [600, 1000, 1400] if options.quick else [400, 600, 800, 1000, 1200, 1400],
-        [0.02, 0.03, 0.04] if options.quick else [0.015, 0.02, 0.025, 0.03, 0.035, 0.04],
-        first=0.5,
-        options=options,
-        name="yahoo/sensitivity",
-        title="How much ω and δ matter on a front page",
+        [0.02, 0.03, 0.04] if options.quick else [0.015, 0.02, 0.025, 0.03, 0.035, 0.04], first=0.5,
+        options=options, name="yahoo/sensitivity", title="How much ω and δ matter on a front page",
         difference=_differences(origin)[0],
-    )
+    )  # fmt: skip
 
 
 def _differences(origin: click_rates.Source) -> list[str]:

@@ -114,14 +114,10 @@ class Log:
         items = self.pool_items[self.pool_offsets[p] : self.pool_offsets[p + 1]]
         arms = [self.arms[a] for a in self.item_arm[items]]
         return Event(
-            int(self.time[i]),
-            self.context[i],
-            arms,
-            self.item_features[items],
-            arms[self.logged[i]],
-            float(self.reward[i]),
+            int(self.time[i]), self.context[i], arms, self.item_features[items],
+            arms[self.logged[i]], float(self.reward[i]),
             None if self.propensity is None else float(self.propensity[i]),
-        )
+        )  # fmt: skip
 
 
 def shapes(meta: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:

@@ -13,7 +13,7 @@ from whim.checks import choice, integer
 from whim.errors import InvalidInputError, LogFileError
 from whim.logs.columns import LOGGING, Log, open
 from whim.logs.dsjson_features import BadLine, Places, features_of, id_at, is_number, usual_id
-from whim.logs.sources import Progress, Source, blocks, files_of
+from whim.logs.sources import Progress, Source, blocks, files_of, no_events
 from whim.logs.writer import Writer
 from whim.types import ArmId
 
@@ -148,11 +148,7 @@ def _write(
         )  # fmt: skip
     writer.read = reading.lines
     if not writer.n_events:
-        reasons = [f"{n} × {why}" for why, n in writer.dropped.items()]
-        raise LogFileError(
-            f"no event could be read from {', '.join(str(file) for file in reading.files[:3])}: "
-            f"{'; '.join(reasons) or 'nothing but empty lines'}."
-        )
+        raise no_events(reading.files, writer.dropped, "nothing but empty lines")
 
 
 # -- lines ------------------------------------------------------------------------------------

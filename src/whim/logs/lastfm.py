@@ -184,16 +184,10 @@ def _write(
         drawn, places = _pools(positives, rows, size, n_artists, rng)
         members = drawn.ravel()
     writer.block(
-        time=time,
-        context=features.user_features[positives.user[rows]],
-        pool=pool,
-        logged=places,
-        reward=np.ones(n),
-        pool_offsets=np.arange(0, len(members) + 1, size),
-        pool_items=members,
-        item_arm=features.artists.tolist(),
-        item_features=features.item_features,
-    )
+        time=time, context=features.user_features[positives.user[rows]], pool=pool, logged=places,
+        reward=np.ones(n), pool_offsets=np.arange(0, len(members) + 1, size), pool_items=members,
+        item_arm=features.artists.tolist(), item_features=features.item_features,
+    )  # fmt: skip
 
 
 def _pools(

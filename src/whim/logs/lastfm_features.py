@@ -32,15 +32,9 @@ def tag_counts(
 ) -> tuple[Any, list[int] | list[str]]:
     """How often each artist was given each term: a sparse (artists, terms) matrix, the terms.
 
-    Parameters
-    ----------
-    artists
-        The rows: ids in ascending order.
-    tagged, tags
-        Artist and tag of each assignment; those of other artists are left out.
-    texts
-        None: a term is a whole tag. Else the text of each tag: a term is a word of it, in lower
-        case, where blanks, hyphens and underscores part words.
+    ``artists`` are the rows, ids in ascending order; taggings of others are left out. A term is a
+    whole tag, or, with ``texts``, a word of a tag's text in lower case, where blanks, hyphens and
+    underscores part words.
     """
     mine = np.isin(tagged, artists)
     rows, ids = np.searchsorted(artists, tagged[mine]), tags[mine]

@@ -29,23 +29,13 @@ _DATES = "user_taggedartists.dat"
 
 @dataclass(frozen=True, slots=True)
 class Tagging:
-    """Who gave which artist which tag, and when, in the order of the file.
-
-    Attributes
-    ----------
-    users, artists, tags
-        Their ids, one entry a row.
-    times
-        Milliseconds since 1970 began (UTC).
-    file
-        The name of the file that the times come from.
-    """
+    """Who gave which artist which tag, and when, in the order of the file."""
 
     users: I64
     artists: I64
     tags: I64
-    times: I64
-    file: str
+    times: I64  # milliseconds since 1970 began (UTC)
+    file: str  # that the times come from
 
 
 def read_listening(folder: str | Path) -> tuple[I64, I64]:

@@ -26,26 +26,14 @@ NEVER = np.iinfo(np.int64).min  # the time of a positive that has none
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What artists and users look like to a policy.
-
-    Attributes
-    ----------
-    artists, item_features
-        Ids in ascending order, and a row of features for each.
-    users, user_features
-        The same for users.
-    clusters
-        The K-means cluster of each user; all 0 under ``"wu2018"``, which has none.
-    made
-        How: the protocol, its parameters and what came of them.
-    """
+    """What artists and users look like to a policy: ids in ascending order, a row for each."""
 
     artists: I64
     item_features: F64
     users: I64
     user_features: F64
-    clusters: I64
-    made: dict[str, Any]
+    clusters: I64  # of each user, by k-means; all 0 under "wu2018", which has none
+    made: dict[str, Any]  # how: the protocol, its parameters and what came of them
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from whim.checks import integer, number
 from whim.errors import LogFileError
 from whim.logs.columns import Log, open
 from whim.logs.frames import columns_of, guarded, numbers, scan
-from whim.logs.sources import Progress, Source
+from whim.logs.sources import Progress, Source, no_events
 from whim.logs.writer import Writer
 from whim.types import F64, I64
 
@@ -62,15 +62,10 @@ def convert(
     options = {"n_others": n_others, "liked": liked, "min_ratings": min_ratings, "seed": seed}
     files = ["ratings.csv", "movies.csv"]
     with Writer(
-        path,
-        n_features=len(names),
-        n_item_features=len(names),
-        logging="full",
-        source={"reader": "movielens", "files": files, "options": options},
-        context_names=names,
-        item_names=names,
-        overwrite=overwrite,
-    ) as writer:
+        path, n_features=len(names), n_item_features=len(names), logging="full",
+        source={"reader": "movielens", "files": files, "options": options}, context_names=names,
+        item_names=names, overwrite=overwrite,
+    ) as writer:  # fmt: skip
         writer.read = len(movie) + bad
         writer.drop("row not readable", bad)
         writer.drop("movie not in movies.csv", int(unknown.sum()))
@@ -82,7 +77,7 @@ def convert(
             genres, stock, n_others, np.random.default_rng(seed),
         )  # fmt: skip
         if not writer.n_events:
-            raise LogFileError(f"no event could be read from {folder}: {writer.dropped}.")
+            raise no_events([folder], writer.dropped, "there are no ratings")
         if progress is not None:
             progress(sum((folder / file).stat().st_size for file in files))
     return open(path)
@@ -165,16 +160,11 @@ def _write(writer: Writer, rows: list[Any], movies: I64, genres: F64) -> None:
         return
     times, contexts, pools, places = zip(*rows, strict=True)
     writer.block(
-        time=np.array(times),
-        context=np.array(contexts),
-        pool=np.arange(len(rows)),
-        logged=np.array(places),
-        reward=np.ones(len(rows)),
-        pool_offsets=np.arange(len(rows) + 1) * len(pools[0]),
-        pool_items=np.concatenate(pools),
-        item_arm=movies.tolist(),
-        item_features=genres,
-    )
+        time=np.array(times), context=np.array(contexts), pool=np.arange(len(rows)),
+        logged=np.array(places), reward=np.ones(len(rows)),
+        pool_offsets=np.arange(len(rows) + 1) * len(pools[0]), pool_items=np.concatenate(pools),
+        item_arm=movies.tolist(), item_features=genres,
+    )  # fmt: skip
 
 
 def _others(rng: np.random.Generator, stock: I64, rated: set[int], n: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
 from collections.abc import Callable, Sequence
@@ -15,6 +16,10 @@ from whim.logs.columns import Log
 from whim.logs.sources import Source, files_of, names_in
 
 FORMATS = ("r6a", "r6b", "lastfm", "movielens", "open-bandit", "dsjson", "csv", "parquet")
+_MODULES = {
+    "r6a": "yahoo", "r6b": "yahoo", "lastfm": "lastfm", "movielens": "movielens",
+    "open-bandit": "open_bandit", "dsjson": "dsjson",
+}  # fmt: skip
 
 
 def convert(
@@ -59,27 +64,9 @@ def convert(
 
 def _reader(kind: str) -> tuple[Callable[..., Log], bool]:
     """The function that reads a format, and whether it takes several sources."""
-    if kind in ("r6a", "r6b"):
-        return yahoo.convert, True
-    if kind == "lastfm":
-        import importlib
-
-        return importlib.import_module("whim.logs.lastfm").convert, False
-    if kind == "movielens":
-        from whim.logs import movielens
-
-        return movielens.convert, False
-    if kind == "open-bandit":
-        from whim.logs import open_bandit
-
-        return open_bandit.convert, False
-    if kind == "dsjson":
-        from whim.logs import dsjson
-
-        return dsjson.convert, True
-    from whim.logs import tables
-
-    return tables.convert, False
+    module = _MODULES.get(kind, "tables")  # imported when needed: most want extras
+    convert = importlib.import_module(f"whim.logs.{module}").convert
+    return convert, module in ("yahoo", "dsjson")
 
 
 def _check_options(kind: str, reader: Callable[..., Log], options: dict[str, Any]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -49,12 +50,26 @@ def files_of(sources: Source | Sequence[Source]) -> list[Path]:
     return files
 
 
+def no_events(files: Sequence[Path], dropped: Mapping[str, int], otherwise: str) -> LogFileError:
+    """The error of files without a usable event: says what was dropped, or ``otherwise``."""
+    named = ", ".join(str(file) for file in files[:3])
+    more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+    reasons = "; ".join(f"{n} × {why}" for why, n in dropped.items()) or otherwise
+    return LogFileError(f"no event could be read from {named}{more}: {reasons}.")
+
+
 def names_in(folder: Path) -> list[str]:
     """The names in a folder, sorted."""
-    try:
+    with _readable(folder):
         return sorted(inside.name for inside in folder.iterdir())
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise LogFileError(f"{folder} cannot be read: {error.strerror}.") from None
+        raise LogFileError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 class opened:  # noqa: N801 - reads as a verb: with opened(path) as file
@@ -72,13 +87,11 @@ class opened:  # noqa: N801 - reads as a verb: with opened(path) as file
         self._over = False
 
     def __enter__(self) -> opened:
-        try:
+        with _readable(self.path):
             self._file = self.path.open("rb", buffering=0)
             self._packed = self._file.read(2)
             while len(self._packed) < 2 and (more := self._file.read(1)):
                 self._packed += more
-        except OSError as error:
-            raise LogFileError(f"{self.path} cannot be read: {error.strerror}.") from None
         self._tell(len(self._packed))
         if self._packed == _GZIP:
             self._unpack = zlib.decompressobj(31)
@@ -96,10 +109,8 @@ class opened:  # noqa: N801 - reads as a verb: with opened(path) as file
             space[:n] = self._packed[:n]
             self._packed = self._packed[n:]
             return n
-        try:
+        with _readable(self.path):
             n = int(self._file.readinto(space))  # type: ignore[attr-defined]
-        except OSError as error:
-            raise LogFileError(f"{self.path} cannot be read: {error.strerror}.") from None
         self._tell(n)
         return n
 
@@ -108,10 +119,8 @@ class opened:  # noqa: N801 - reads as a verb: with opened(path) as file
             self._progress(n)
 
     def _more(self) -> bytes:
-        try:
+        with _readable(self.path):
             chunk = self._file.read(_CHUNK)
-        except OSError as error:
-            raise LogFileError(f"{self.path} cannot be read: {error.strerror}.") from None
         self._tell(len(chunk))
         return chunk
 

@@ -13,7 +13,7 @@ from whim.checks import LARGEST, choice
 from whim.errors import InvalidInputError, LogFileError
 from whim.logs.columns import Log, open
 from whim.logs.frames import Items, as_id, columns_of, guarded, items_of, matching, numbers, scan
-from whim.logs.sources import Progress, Source
+from whim.logs.sources import Progress, Source, no_events
 from whim.logs.writer import Writer
 from whim.types import F64, I64, ArmId
 
@@ -138,25 +138,16 @@ def write_table(
             matching([name], columns, "a column that was named", table.file)
     fixed = _fixed(lazy, table, arms)
     with Writer(
-        path,
-        n_features=len(names),
-        n_item_features=0 if items is None else len(items.names),
-        logging=logging,
-        source=source,
-        propensities=table.propensity is not None,
-        context_names=names,
-        item_names=None if items is None else items.names,
-        overwrite=overwrite,
-    ) as writer:
+        path, n_features=len(names), n_item_features=0 if items is None else len(items.names),
+        logging=logging, source=source, propensities=table.propensity is not None,
+        context_names=names, item_names=None if items is None else items.names, overwrite=overwrite,
+    ) as writer:  # fmt: skip
         seen: dict[ArmId, None] = {}
         for frame in _batches(lazy, table.file, progress):
             _batch(writer, frame, table, matrix(frame), fixed, seen, items, strict)
             writer.read += len(frame)
         if not writer.n_events:
-            reasons = (
-                "; ".join(f"{n} × {why}" for why, n in writer.dropped.items()) or "it is empty"
-            )
-            raise LogFileError(f"no event could be read from {table.file}: {reasons}.")
+            raise no_events([table.file], writer.dropped, "it is empty")
     return open(path)
 
 
@@ -237,17 +228,12 @@ def _batch(
     used, local = np.unique(pool[keep], return_inverse=True)
     members = [list(places[p].places) for p in used.tolist()]
     writer.block(
-        time=time[keep].astype(np.int64),
-        context=context[keep],
-        pool=local,
-        logged=logged[keep],
-        reward=reward[keep],
-        propensity=None if propensity is None else propensity[keep],
+        time=time[keep].astype(np.int64), context=context[keep], pool=local, logged=logged[keep],
+        reward=reward[keep], propensity=None if propensity is None else propensity[keep],
         pool_offsets=np.cumsum([0, *map(len, members)]),
         pool_items=np.array([known.number[arm] for each in members for arm in each], np.int64),
-        item_arm=list(known.number),
-        item_features=known.features(),
-    )
+        item_arm=list(known.number), item_features=known.features(),
+    )  # fmt: skip
 
 
 def _logged(ids: list[ArmId], pools: list[_Pool], why: npt.NDArray[Any]) -> I64:

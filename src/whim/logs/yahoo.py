@@ -17,6 +17,7 @@ from whim.errors import LogFileError
 from whim.logs import yahoo_parser as parser
 from whim.logs.columns import Log, open
 from whim.logs.sources import LINE_LIMIT, Block, Progress, Source, beginning, blocks, files_of
+from whim.logs.sources import no_events as _no_events
 from whim.logs.writer import Writer
 
 DROPPED = {
@@ -86,20 +87,15 @@ def convert(
     kind = detect(files) if format is None else choice("format", format, ("r6a", "r6b"))
     source = {"reader": kind, "files": [file.name for file in files]}
     with Writer(
-        path,
-        n_features=_USER_FEATURES[kind],
-        n_item_features=_ITEM_FEATURES[kind],
-        logging=logging,
-        source=source,
-        context_dtype="float64" if kind == "r6a" else "uint8",
+        path, n_features=_USER_FEATURES[kind], n_item_features=_ITEM_FEATURES[kind],
+        logging=logging, source=source, context_dtype="float64" if kind == "r6a" else "uint8",
         context_names=[str(i + 1) for i in range(_USER_FEATURES[kind])],
-        item_names=[str(i + 1) for i in range(_ITEM_FEATURES[kind])],
-        overwrite=overwrite,
-    ) as writer:
+        item_names=[str(i + 1) for i in range(_ITEM_FEATURES[kind])], overwrite=overwrite,
+    ) as writer:  # fmt: skip
         for file in files:
             _read(file, kind, writer, strict, jobs, progress)
         if not writer.n_events:
-            raise LogFileError(f"no event could be read from {_list(files)}: {_counts(writer)}.")
+            raise _no_events(files, writer.dropped, "nothing but empty lines")
     return open(path)
 
 
@@ -112,7 +108,7 @@ def detect(files: Sequence[Path]) -> str:
         if len(words) > 3 and words[0].isdigit() and words[3] == b"|user":
             return "r6b" if words[1].startswith(b"id-") else "r6a"
         raise LogFileError(f"{file} does not look like R6A or R6B: see its first line.")
-    raise LogFileError(f"{_list(files)}: nothing but empty files.")
+    raise _no_events(files, {}, "nothing but empty files")
 
 
 class _Part(NamedTuple):
@@ -154,19 +150,12 @@ def _space(kind: str) -> parser.Columns:
     """Room for the events of one call."""
     n, items = _ROWS["events"], _ROWS["items"]
     return parser.Columns(
-        time=np.empty(n, np.int64),
-        context=np.empty((n, 6)),
-        flags=np.empty((n, 136), np.uint8),
-        pool=np.empty(n, np.int32),
-        place=np.empty(n, np.int32),
-        reward=np.empty(n),
-        offsets=np.empty(n + 1, np.int64),
-        members=np.empty(_ROWS["members"], np.int32),
-        item_id=np.empty(items, np.int64),
-        features=np.empty((items, _ITEM_FEATURES[kind])),
-        slow=np.empty((_ROWS["slow"], 5), np.int32),
-        counts=np.zeros(parser.COUNTS, np.int64),
-    )
+        time=np.empty(n, np.int64), context=np.empty((n, 6)), flags=np.empty((n, 136), np.uint8),
+        pool=np.empty(n, np.int32), place=np.empty(n, np.int32), reward=np.empty(n),
+        offsets=np.empty(n + 1, np.int64), members=np.empty(_ROWS["members"], np.int32),
+        item_id=np.empty(items, np.int64), features=np.empty((items, _ITEM_FEATURES[kind])),
+        slow=np.empty((_ROWS["slow"], 5), np.int32), counts=np.zeros(parser.COUNTS, np.int64),
+    )  # fmt: skip
 
 
 def _read(
@@ -238,13 +227,3 @@ def _task(
     if threads is None:
         return partial(parse, block.data)
     return threads.submit(parse, block.data).result
-
-
-def _list(files: Sequence[Path]) -> str:
-    names = [str(file) for file in files]
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _counts(writer: Writer) -> str:
-    reasons = [f"{count} × {reason}" for reason, count in writer.dropped.items()]
-    return "; ".join(reasons) or "nothing but empty lines"

@@ -40,7 +40,7 @@ _FORMATS = (".pdf", ".png", ".svg")
 def draw(figure: Figure, *, labels: Mapping[str, int] | None = None, bare: bool = False) -> Drawing:
     """Draw a figure with title, axis labels and a legend below, or ``bare`` (a page adds them).
 
-    ``labels`` gives each curve's label its slot (``looks.slots``), for the same colours in several
+    ``labels`` gives each curve's label its slot (``style.slots``), for the same colours in several
     figures. No pyplot is involved: nothing is to be closed.
 
     Examples
@@ -86,7 +86,7 @@ def draw(figure: Figure, *, labels: Mapping[str, int] | None = None, bare: bool 
 def svg(figure: Figure, *, prefix: str, labels: Mapping[str, int] | None = None) -> str:
     """The bare figure as an ``<svg>`` element for an HTML page.
 
-    Its colours are ``var(--curve-1)`` and so on (``looks.LIGHT``, ``looks.DARK``), its ids start
+    Its colours are ``var(--curve-1)`` and so on (``style.LIGHT``, ``style.DARK``), its ids start
     with ``prefix``; the same figure gives the same text.
     """
     drawing = draw(figure, labels=labels, bare=True)
@@ -120,8 +120,6 @@ def save_figure(figure: Figure, path: Path, *, labels: Mapping[str, int] | None 
 def describe(figure: Figure) -> str:
     """The figure in words, for those who cannot see it.
 
-    Examples
-    --------
     >>> describe(Figure("Regret", "step", "regret", [Curve("LinUCB", [0.0, 2.0], [0.0, 9.5])]))
     'Regret: regret against step. LinUCB ends at 9.5.'
     """
@@ -226,15 +224,12 @@ class _Arrays:
             axes.vlines(x[alone], low[alone], self.high[alone], color=colour, linewidth=1.5)
         shown = np.flatnonzero(there if self.marked else alone)
         axes.plot(
-            x,
-            y,
-            color=colour,
-            label=self.label,
+            x, y, color=colour, label=self.label,
             linewidth=1.4 if self.style == "reference" else 2.0,
             linestyle="none" if len(x) == 1 else (0, dashes(slot) or None),
             marker=marker(slot) if len(shown) else None,
             markevery=shown.tolist() if len(shown) else None,
-        )
+        )  # fmt: skip
 
 
 def _limits(

@@ -1,4 +1,4 @@
-"""What ``whim simulate --save`` and ``whim replay --save`` wrote, as results that a page shows."""
+"""A folder of results: those of experiments, and what ``--save`` of simulate and replay wrote."""
 
 from __future__ import annotations
 
@@ -10,12 +10,42 @@ from typing import Any
 
 from whim.errors import InvalidInputError
 from whim.evaluate import Interval, band
+from whim.experiments import EXPERIMENTS
 from whim.experiments import formatting as fmt
 from whim.experiments.result import Curve, ExperimentResult, Figure, Table
 from whim.extras import require
 
+_ORDER = list(EXPERIMENTS)
+_FAMILIES = ("synthetic", "lastfm", "yahoo", "beyond")
 Settings = dict[str, Any]
 Rows = list[dict[str, Any]]
+
+
+def read_folder(folder: Path) -> list[ExperimentResult]:
+    """Every ``*.json`` of ``folder``: the paper's experiments first, then those beyond it."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        what = "a file" if folder.exists() else "nothing there"
+        raise InvalidInputError(f"folder must be a folder of results, got {folder}: {what}.")
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        raise InvalidInputError(
+            f"folder must hold results (*.json, as 'whim paper', 'whim simulate --save' and "
+            f"'whim replay --save' write), got {folder}: none there."
+        )
+    return sorted(map(_read, files), key=_place)
+
+
+def _read(file: Path) -> ExperimentResult:
+    return read_saved_run(file) if is_saved_run(file) else ExperimentResult.load(file)
+
+
+def _place(findings: ExperimentResult) -> tuple[int, int, str]:
+    """By family, then as they are run, then by id."""
+    family = findings.id.partition("/")[0]
+    group = _FAMILIES.index(family) if family in _FAMILIES else len(_FAMILIES)
+    turn = _ORDER.index(findings.id) if findings.id in _ORDER else len(_ORDER)
+    return group, turn, findings.id
 
 
 def is_saved_run(path: Path) -> bool:

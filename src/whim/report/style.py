@@ -54,8 +54,6 @@ def slots(figures: Iterable[Figure]) -> dict[str, int]:
     Labels that meet in a figure never share a slot, and share a colour only when there are more
     than six of them. While a report has no more than six labels, each has its own colour.
 
-    Examples
-    --------
     >>> curves = [Curve(label, [0.0], [1.0]) for label in ("LinUCB", "PSLinUCB")]
     >>> slots([Figure("Regret", "step", "regret", curves)])
     {'LinUCB': 0, 'PSLinUCB': 1}

@@ -12,8 +12,6 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 def number(value: float, decimals: int | None = None) -> str:
     """``value`` as a reader wants it on an axis.
 
-    Examples
-    --------
     >>> number(20_000), number(-0.25), number(1e-6), number(2.5e9), number(1, decimals=1)
     ('20,000', '−0.25', '10⁻⁶', '2.5×10⁹', '1.0')
     """

@@ -131,7 +131,7 @@ def set_up(settings: Settings) -> None:
     for name, wanted in levels.items():
         logger = logging.getLogger(name)
         logger.setLevel(wanted)
-        if name.startswith("uvicorn"):
+        if name.startswith(("uvicorn", "whim")):  # of whim: the command line's handler
             logger.handlers.clear()
             logger.propagate = True
 

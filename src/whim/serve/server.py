@@ -89,15 +89,7 @@ def _listen(settings: Settings) -> socket.socket:
 
 
 def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> int:
-    """Serve until a signal ends it; the exit code.
-
-    Parameters
-    ----------
-    settings
-        As in ``whim.toml``.
-    ready
-        Called with the address once requests are taken.
-    """
+    """Serve until a signal ends it; the exit code. ``ready`` gets the address, once it listens."""
     data = Path(settings.data)
     refuse_open(settings, Keys(data / "keys.json"))
     set_up(settings)

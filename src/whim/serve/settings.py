@@ -59,13 +59,6 @@ class Settings(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
 def load(path: Path | None, **overrides: Any) -> Settings:
     """Settings from a file, if there is one, and from ``overrides``, which win; None is none.
 
-    Raises
-    ------
-    ConfigError
-        One sentence that names the field.
-
-    Examples
-    --------
     >>> load(None, port=9000).port
     9000
     >>> load(None, port=90000)

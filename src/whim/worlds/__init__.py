@@ -9,13 +9,6 @@ from whim.worlds.piecewise import PiecewiseLinear
 from whim.worlds.rotating import RotatingLinear
 
 __all__ = [
-    "DriftingLinear",
-    "Episode",
-    "GroupedLinear",
-    "Listeners",
-    "NewsLog",
-    "NewsWorld",
-    "PiecewiseLinear",
-    "RotatingLinear",
-    "World",
-]
+    "DriftingLinear", "Episode", "GroupedLinear", "Listeners", "NewsLog", "NewsWorld",
+    "PiecewiseLinear", "RotatingLinear", "World",
+]  # fmt: skip

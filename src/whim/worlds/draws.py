@@ -26,6 +26,20 @@ def vectors(rng: np.random.Generator, n: int, d: int, law: str) -> F64:
     return np.abs(v) if law == "nonnegative" else v
 
 
+def constant_between(
+    rng: np.random.Generator,
+    changes: list[int],
+    T: int,
+    d: int,
+    law: str,
+    states: int | None = None,
+) -> F64:
+    """(T, d): a vector drawn anew at each change, or the next of so many ``states`` in turn."""
+    lengths = np.diff([0, *changes, T])
+    drawn = vectors(rng, states or len(lengths), d, law)
+    return drawn[np.repeat(np.arange(len(lengths)) % len(drawn), lengths)]
+
+
 def joint_rewards(contexts: F64, features: F64, beta: F64) -> F64:
     """(T, K): kron(y_a, x)ᵀβ of each context x and arm features y_a."""
     W = beta.reshape(features.shape[1], contexts.shape[1])  # kron(y, x)ᵀβ = yᵀWx

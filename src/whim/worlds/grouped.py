@@ -9,7 +9,7 @@ import numpy as np
 
 from whim import checks
 from whim.types import F64, I64
-from whim.worlds.draws import streams, vectors
+from whim.worlds.draws import LAWS, constant_between, streams, vectors
 from whim.worlds.episode import Episode
 
 
@@ -64,7 +64,7 @@ class GroupedLinear:
         checks.number("strays", self.strays, least=0, most=1)
         checks.number("noise", self.noise, least=0)
         checks.number("blur", self.blur, least=0)
-        checks.choice("law", self.law, ("ball", "sphere", "nonnegative"))
+        checks.choice("law", self.law, LAWS)
         checks.number("pool", self.pool, most=self.n_arms)
 
     def describe(self) -> dict[str, Any]:
@@ -106,15 +106,10 @@ class GroupedLinear:
         expected = np.where(own[members] >= 0, apart, shared)
         rewards = expected + self.noise * chance.normal(size=expected.shape)
         return Episode(
-            contexts,
-            expected,
-            rewards,
-            {a: [] if own[a] >= 0 else changes[a % self.n_groups] for a in range(K)},
-            features,
-            np.arange(T),
-            np.arange(0, (T + 1) * self.pool, self.pool),
-            members.ravel(),
-        )
+            contexts, expected, rewards,
+            {a: [] if own[a] >= 0 else changes[a % self.n_groups] for a in range(K)}, features,
+            np.arange(T), np.arange(0, (T + 1) * self.pool, self.pool), members.ravel(),
+        )  # fmt: skip
 
     def _interests(self, rng: np.random.Generator, T: int) -> tuple[F64, list[list[int]]]:
         """(T, G, d): θ of each group at each step, and each group's changes."""
@@ -123,8 +118,5 @@ class GroupedLinear:
         for g in range(self.n_groups):
             first = int(rng.integers(1, (self.period or T) + 1))
             changes.append(list(range(first, T, self.period)) if self.period else [])
-            bounds = [0, *changes[g], T]
-            drawn = vectors(rng, len(bounds) - 1, self.n_features, self.law)
-            for i in range(len(drawn)):
-                theta[bounds[i] : bounds[i + 1], g] = drawn[i]
+            theta[:, g] = constant_between(rng, changes[g], T, self.n_features, self.law)
         return theta, changes

@@ -102,15 +102,10 @@ class LinearWorld:
         pool_of = rotated.pool_of(T)
         places = rotated.pools[pool_of]
         return Episode(
-            contexts,
-            np.take_along_axis(expected, places, 1),
-            np.take_along_axis(rewards, places, 1),
-            changes,
-            features,
-            pool_of,
-            rotated.offsets,
+            contexts, np.take_along_axis(expected, places, 1),
+            np.take_along_axis(rewards, places, 1), changes, features, pool_of, rotated.offsets,
             rotated.pools.ravel(),
-        )
+        )  # fmt: skip
 
     def _what(self) -> str:
         """One sentence on how interests move."""

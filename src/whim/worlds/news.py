@@ -198,15 +198,9 @@ class NewsWorld:
             clicks[rows] = block.clicks
         turns = plan.rotation
         return Episode(
-            contexts,
-            expected,
-            clicks,
-            plan.changes,
-            plan.features,
-            turns.pool_of(T),
-            turns.offsets,
-            turns.pools.ravel(),
-        )
+            contexts, expected, clicks, plan.changes, plan.features, turns.pool_of(T),
+            turns.offsets, turns.pools.ravel(),
+        )  # fmt: skip
 
     def columns(self, *, events: int, seed: int, run: int = 0, expected: bool = False) -> NewsLog:
         """A log of uniformly shown articles as arrays: the events that ``write_r6a`` writes.
@@ -227,18 +221,9 @@ class NewsWorld:
                 truth[rows] = block.expected
         turns = plan.rotation
         return NewsLog(
-            contexts,
-            turns.pool_of(n),
-            turns.offsets,
-            turns.pools.ravel(),
-            plan.features,
-            logged,
-            clicks,
-            _times(0, n, n),
-            FIRST_ID + np.arange(self.n_arms),
-            plan.changes,
-            truth,
-        )
+            contexts, turns.pool_of(n), turns.offsets, turns.pools.ravel(), plan.features, logged,
+            clicks, _times(0, n, n), FIRST_ID + np.arange(self.n_arms), plan.changes, truth,
+        )  # fmt: skip
 
     def write_r6a(
         self, path: str | Path | Sequence[str | Path], *, events: int, seed: int, run: int = 0

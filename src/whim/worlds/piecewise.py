@@ -8,7 +8,7 @@ import numpy as np
 
 from whim import checks
 from whim.types import F64
-from whim.worlds.draws import vectors
+from whim.worlds.draws import constant_between
 from whim.worlds.linear import Changes, LinearWorld
 from whim.worlds.rotation import Rotation
 
@@ -71,8 +71,5 @@ class PiecewiseLinear(LinearWorld):
         for a in range(K):
             start = period if first is None else int(first[a])
             changes[a] = list(range(start, T, period)) if self.period else []
-            bounds = [0, *changes[a], T]
-            drawn = vectors(rng, self.states or len(bounds) - 1, d, self.law)
-            for i in range(len(bounds) - 1):
-                theta[bounds[i] : bounds[i + 1], a] = drawn[i % len(drawn)]
+            theta[:, a] = constant_between(rng, changes[a], T, d, self.law, self.states)
         return theta, changes

@@ -9,7 +9,7 @@ import numpy as np
 from whim import checks
 from whim.errors import InvalidInputError
 from whim.types import F64
-from whim.worlds.draws import vectors
+from whim.worlds.draws import constant_between
 from whim.worlds.linear import Changes, LinearWorld
 from whim.worlds.rotation import Rotation, jittered, rotation
 
@@ -66,12 +66,9 @@ class RotatingLinear(LinearWorld):
         n = T * self.pool_size // self.life  # every place turns over once a life
         arrivals = np.unique(np.maximum((jittered(rng, n) * T).astype(np.int64), 1))
         return rotation(
-            rng,
-            arrivals[arrivals < T].tolist(),
-            n_arms=self.n_arms,
-            pool_size=self.pool_size,
+            rng, arrivals[arrivals < T].tolist(), n_arms=self.n_arms, pool_size=self.pool_size,
             horizon=T,
-        )
+        )  # fmt: skip
 
     def _interests(
         self, rng: np.random.Generator, T: int, rotated: Rotation | None
@@ -83,8 +80,5 @@ class RotatingLinear(LinearWorld):
         for arm, stays in enumerate(rotated.stays):
             returns = [low for low, _ in stays[1:]]
             changes[arm] = returns if self.returns == "new" else []
-            bounds = [0, *changes[arm], T]
-            drawn = vectors(rng, len(bounds) - 1, d, self.law)
-            for i, value in enumerate(drawn):
-                theta[bounds[i] : bounds[i + 1], arm] = value
+            theta[:, arm] = constant_between(rng, changes[arm], T, d, self.law)
         return theta, changes

@@ -12,21 +12,11 @@ from whim.types import F64, I64
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Pools one after the other.
+    """Pools one after the other."""
 
-    Attributes
-    ----------
-    starts
-        (P,): the first step of each pool; 0 at first.
-    pools
-        (P, W): the arms of each pool, by place.
-    stays
-        For each arm, its stays as (first step, step after the last).
-    """
-
-    starts: I64
-    pools: I64
-    stays: list[list[tuple[int, int]]]
+    starts: I64  # (P,): the first step of each pool; 0 at first
+    pools: I64  # (P, W): the arms of each pool, by place
+    stays: list[list[tuple[int, int]]]  # of each arm: (first step, step after the last)
 
     def pool_of(self, horizon: int) -> I64:
         """(T,): the pool of each step."""

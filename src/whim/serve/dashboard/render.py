@@ -61,23 +61,13 @@ def _clock(at: int) -> str:
 
 
 _environment = Environment(
-    loader=PackageLoader("whim.serve.dashboard"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+    loader=PackageLoader("whim.serve.dashboard"), autoescape=True, undefined=StrictUndefined,
+    trim_blocks=True, lstrip_blocks=True,
+)  # fmt: skip
 _environment.filters.update(
-    rate=_rate,
-    signed=_signed,
-    count=_count,
-    percent=views.percent,
-    duration=views.duration,
-    p_value=_p_value,
-    stamp=_stamp,
-    clock=_clock,
-    px=lambda value: f"{value:.4g}",
-)
+    rate=_rate, signed=_signed, count=_count, percent=views.percent, duration=views.duration,
+    p_value=_p_value, stamp=_stamp, clock=_clock, px=lambda value: f"{value:.4g}",
+)  # fmt: skip
 _environment.filters["known"] = _known
 _environment.globals["version"] = __version__
 

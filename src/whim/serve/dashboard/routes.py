@@ -22,6 +22,7 @@ from whim.serve.dashboard.render import NO_STORE, STATIC, error_page, render
 from whim.serve.http.guard import COOKIE
 from whim.serve.http.service import Service
 from whim.serve.jobs.background import Job, JobState
+from whim.serve.state.policy import SERVED
 from whim.serve.state.space import NotFoundError
 
 _json = msgspec.json.Encoder().encode
@@ -66,7 +67,12 @@ def _in_words(view: View) -> View:
     @functools.wraps(view)
     async def answer(request: Request) -> Response:
         try:
-            _ready(request)
+            service = _service(request)
+            if service.problem is not None:
+                raise _WrongError(503, "The service could not start", str(service.problem))
+            if not service.ready:
+                said = "The service is reading its log. This takes a moment."
+                raise _WrongError(503, "Starting", said)
             return await view(request)
         except _WrongError as error:
             return _failed(request, error.status, error.title, str(error))
@@ -76,14 +82,6 @@ def _in_words(view: View) -> View:
             return _failed(request, 503, "The service has a problem", str(error))
 
     return answer
-
-
-def _ready(request: Request) -> None:
-    service = _service(request)
-    if service.problem is not None:
-        raise _WrongError(503, "The service could not start", str(service.problem))
-    if not service.ready:
-        raise _WrongError(503, "Starting", "The service is reading its log. This takes a moment.")
 
 
 def _service(request: Request) -> Service:
@@ -145,14 +143,10 @@ async def _cards(request: Request) -> Response:
 async def _space(request: Request) -> Response:
     engine, name = _service(request).engine, request.path_params["space"]
     return _page(
-        request,
-        "space.html",
-        **_head(request),
-        arms=await _arms_wanted(request),
+        request, "space.html", **_head(request), arms=await _arms_wanted(request),
         changes=views.changes(engine, name, _integer(request, "before")),
-        config=views.config(engine, name),
-        form=_form(engine.space(name).config, name),
-    )
+        config=views.config(engine, name), form=_form(engine.space(name).config, name),
+    )  # fmt: skip
 
 
 def _head(request: Request) -> dict[str, Any]:
@@ -205,7 +199,7 @@ def _form(config: wire.SpaceConfig, name: str, policy: str | None = None) -> dic
     return {
         "name": name,
         "policy": policy,
-        "policies": views.policies(),
+        "policies": SERVED,
         "explore": f"{config.explore:g}",
         "explores": views.explores(config),
         "params": views.params(policy, config.params if policy == config.policy else {}),
@@ -215,7 +209,7 @@ def _form(config: wire.SpaceConfig, name: str, policy: str | None = None) -> dic
 async def _params(request: Request) -> Response:
     space = _service(request).engine.space(request.path_params["space"])
     policy = request.query_params.get("policy", space.config.policy)
-    if policy not in views.policies():
+    if policy not in SERVED:
         raise NotFoundError(f"policy must be one that exists, got {policy!r}.")
     return _part("_whatif_params.html", form=_form(space.config, space.name, policy))
 

@@ -16,7 +16,6 @@ from whim.serve import wire
 from whim.serve.dashboard import rates
 from whim.serve.dashboard.drawing import moves, spark
 from whim.serve.state.engine import Engine
-from whim.serve.state.policy import SERVED
 from whim.serve.state.space import Space
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.stats import MICRO
@@ -248,11 +247,6 @@ def _sample(features: wire.Features) -> Any:
     kinds = {"number": 1.0, "flag": True, "hash": "text"}
     sample = {f.name: f.values[0] if f.kind == "choice" else kinds[f.kind] for f in features.fields}
     return sample or {"feature": 1.0}
-
-
-def policies() -> list[str]:
-    """The policies that a what-if may try."""
-    return SERVED
 
 
 def params(policy: str, current: dict[str, Any]) -> list[dict[str, Any]]:

@@ -74,15 +74,7 @@ def _hash(token: str) -> str:
 
 
 class Keys:
-    """The keys of a service.
-
-    Parameters
-    ----------
-    path
-        ``keys.json`` in the data directory; made with the first key.
-    clock
-        Seconds that only go forward.
-    """
+    """The keys of a service, in ``keys.json``; the file is made with the first key."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path

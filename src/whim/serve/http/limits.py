@@ -12,24 +12,12 @@ _TINY = 1e-9  # seconds: rounding must not make a caller wait twice
 
 
 class Rates:
-    """A bucket of ``burst`` tokens for each caller, filled with ``rate`` a second.
+    """A bucket of ``burst`` tokens for each caller, filled with ``rate`` per second; 0 is no limit.
 
     A bucket is kept as the time at which it will be full again, which says the same as a count.
+    At most ``most`` callers are kept: the one not seen for longest is forgotten, and begins with a
+    full bucket if it comes again.
 
-    Parameters
-    ----------
-    rate
-        Requests a second; 0 is no limit.
-    burst
-        How many may come at once.
-    clock
-        Seconds that only go forward.
-    most
-        Callers that are kept; beyond that the one not seen for longest is forgotten, and begins
-        with a full bucket if it comes again.
-
-    Examples
-    --------
     >>> rates = Rates(2.0, 1, clock=lambda: 0.0)
     >>> rates.take("a"), rates.take("a"), rates.take("b")
     (0.0, 0.5, 0.0)

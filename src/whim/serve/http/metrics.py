@@ -33,12 +33,7 @@ _MOST = 2000  # series of requests: callers must not be able to make more
 class Metrics(Collector):
     """Counts of a service, in a registry of its own.
 
-    Parameters
-    ----------
-    engine
-        Its spaces and its log are read when ``render`` is called; it may be set later.
-    clock
-        Seconds that only go forward.
+    Spaces and log of ``engine``, which may be set later, are read when ``render`` is called.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ _SCHEMAS = {"ArmView": "ArmTold", "ChangeView": "ChangeTold", "StatsView": "Stat
 _TEXT = {"schema": {"type": "string"}}
 
 
-def _problem(status: int, said: str) -> dict[str, Any]:
+def _problem(said: str) -> dict[str, Any]:
     schema = {"$ref": _REFS.format(name="Failure")}
     return {"description": said, "content": {"application/json": {"schema": schema}}}
 
@@ -73,7 +73,7 @@ def _operation(route: Route, schemas: dict[Any, dict[str, Any]]) -> dict[str, An
         if status == 503 and route.always:
             replies["503"] = {**success, "description": text}
         else:
-            replies[str(status)] = _problem(status, text)
+            replies[str(status)] = _problem(text)
     operation: dict[str, Any] = {
         "operationId": f"{_PREFIXES.get(route.tag, 'handlers')}_{route.handler.__name__}",
         "summary": inspect.getdoc(route.handler), "tags": [route.tag],

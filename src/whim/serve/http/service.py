@@ -32,15 +32,7 @@ _WHATIFS = 4  # that may wait
 
 
 class Service:
-    """All that a running service holds.
-
-    Parameters
-    ----------
-    settings
-        As in ``whim.toml``.
-    clock
-        Nanoseconds since 1970.
-    """
+    """All that a running service holds; ``clock`` gives nanoseconds since 1970."""
 
     def __init__(self, settings: Settings, *, clock: Callable[[], int] = time.time_ns) -> None:
         self.settings = settings

@@ -41,26 +41,12 @@ def export(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Write what happened in a space to a file, or to a log's folder.
+    """Write what happened in a space to a file, or to a log's folder; its own log is only read.
 
-    Parameters
-    ----------
-    data
-        The service's data directory; its log is only read.
-    format
-        ``"parquet"``: a row for each decision. ``"log"``: the log that ``whim replay`` reads, and
-        ``"dsjson"``: lines as VW and Personalizer have them, both of decisions that are closed.
-    since, until
-        Decisions from one time and before another, in microseconds since 1970.
-    overwrite
-        Replace a file that is there already.
-    progress
-        Called with the share that is done.
-
-    Returns
-    -------
-    dict
-        What was written: ``rows``, and how many decisions were ``left_out`` and why.
+    ``format`` is ``"parquet"``: a row for each decision, ``"log"``: the log that ``whim replay``
+    reads, or ``"dsjson"``: lines as VW and Personalizer have them, the latter two of decisions that
+    are closed. ``since`` and ``until`` are microseconds since 1970, the first within, the second
+    not. Returns the number of ``rows``, and how many decisions were ``left_out`` and why.
     """
     write = _WRITERS[choice("format", format, FORMATS)]
     if format != "log":  # whose writer checks it

@@ -10,7 +10,6 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from whim.errors import InvalidInputError
@@ -64,15 +63,7 @@ class Decision(NamedTuple):
 
 
 class History:
-    """The past of a space, up to the row that is the last when this is opened.
-
-    Parameters
-    ----------
-    data
-        The data directory of a service, running or not.
-    space
-        A space's name; of a retired one the log is still there.
-    """
+    """The past of a space, retired or not, up to the row that is the last when this is opened."""
 
     def __init__(self, data: Path, space: str) -> None:
         path = data / "log.db"
@@ -93,12 +84,7 @@ class History:
     def __enter__(self) -> History:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._reader.close()
 
     def _rows(self, progress: Progress, low: float, high: float) -> Iterator[Row]:

@@ -66,12 +66,8 @@ def trim(
 ) -> Trimmed:
     """Take rows from before a time, in microseconds, out of a log that may be in use.
 
-    Parameters
-    ----------
-    most
-        Rows to fold in one call at most; ``Trimmed.more`` says that there are others.
-    given_up
-        By number of a space, the version that could not be built: nobody waits for it.
+    At most ``most`` rows are folded in one call. ``given_up`` has, by number of a space, the
+    version that could not be built: nobody waits for it.
     """
     reader = LogReader(path)
     connection = sqlite3.connect(path, isolation_level=None)

@@ -135,28 +135,12 @@ class _Item(NamedTuple):
 
 
 class Webhooks:
-    """Deliveries of a service.
+    """Deliveries of a service; a secret whose variable is not set is an error here.
 
-    Parameters
-    ----------
-    settings
-        Its ``webhooks``; a secret whose variable is not set is an error here.
-    data
-        The directory in which the cursors are kept.
-    read
-        Changes of a space after a row, in order, at least all those of one row at a time.
-    spaces
-        Names of the spaces there are.
-    count
-        Called after each attempt with how it ended: delivered, failed or gone.
-    client
-        Sends; one is made, and closed, if none is given.
-    backoff
-        Seconds before an attempt, by its number.
-    timeout
-        Seconds an attempt may take, from connecting to the status.
-    clock
-        Seconds since 1970, for the header.
+    ``read`` gives changes of a space after a row, in order, at least all those of one row at a
+    time. ``count`` is called after each attempt with how it ended: delivered, failed or gone. A
+    ``client`` that is not given is made, and closed. ``backoff`` gives the seconds before an
+    attempt by its number, ``timeout`` those that it may take from connecting to the status.
     """
 
     def __init__(

@@ -41,19 +41,7 @@ _POINT = 8  # decisions' worth below which a point is not drawn
 def run(
     data: Path, space: str, config: wire.SpaceConfig, progress: Callable[[float], None]
 ) -> dict[str, Any]:
-    """Replay a space's log under ``config``.
-
-    Parameters
-    ----------
-    data
-        The service's data directory; its log is only read.
-    space
-        The name of a space that is not retired.
-    config
-        Its policy, parameters, features and exploration are what is tried.
-    progress
-        Called with the share of the log that is read.
-    """
+    """Replay the log of a space, which is only read, under ``config``."""
     reader = LogReader(data / "log.db")
     try:
         if space not in (spaces := open_spaces(reader)):

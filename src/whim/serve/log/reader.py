@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sqlite3
@@ -34,18 +35,13 @@ class LogReader:
         self.path = path
         self._lock = threading.Lock()
         try:
-            self._connection = _connect(path)
+            with contextlib.ExitStack() as opened:
+                self._connection = opened.enter_context(contextlib.closing(_connect(path)))
+                self._connection.execute("PRAGMA query_only=ON")
+                self._check_format()
+                opened.pop_all()  # it stays open
         except UNREADABLE as error:
             raise self._unreadable(error) from None
-        try:
-            self._connection.execute("PRAGMA query_only=ON")
-            self._check_format()
-        except UNREADABLE as error:
-            self._connection.close()
-            raise self._unreadable(error) from None
-        except StoreError:
-            self._connection.close()
-            raise
 
     def _check_format(self) -> None:
         row = self._connection.execute("SELECT value FROM meta WHERE name='format'").fetchone()

@@ -28,6 +28,9 @@ from whim.serve.log.log_writer import CLOSE, LENGTH
 from whim.serve.log.reader import UNREADABLE, LogReader, StoreError
 from whim.serve.log.rows import Change, Row
 
+if sys.platform != "win32":
+    import fcntl
+
 _MOST_ROWS = 1000  # per commit: more gain nothing and make the first of them wait
 _MOST_BYTES = 1 << 22  # per commit, for the same reason
 _START_SECONDS = 60  # for the writer to start: another one may have to end first
@@ -279,3 +282,30 @@ def pack_changes(space: int, version: int, changes: list[Change]) -> list[Packed
 def _finite(value: Any) -> Any:
     """JSON has no infinity: null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class DataLock:
+    """One service per data directory; the system releases it when the process ends."""
+
+    def __init__(self, data: Path) -> None:
+        try:
+            data.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(data / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StoreError(
+                f"data must be a directory that can be written to, got {data.name}: "
+                f"{error.strerror or error}."
+            ) from None
+        try:
+            if sys.platform != "win32":  # which has no such locks
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._file)
+            raise StoreError(
+                f"data must be a directory of no other running service, got {data.name}, which "
+                "is in use."
+            ) from None
+
+    def release(self) -> None:
+        """Let another service have it."""
+        os.close(self._file)

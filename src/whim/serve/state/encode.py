@@ -50,17 +50,8 @@ def _number(path: str, value: Any) -> float:
 
 
 class Encoder:
-    """Vectors of ``size`` numbers from what callers send.
+    """Vectors of ``size`` numbers from what callers send; ``path`` is where it stands in a request.
 
-    Parameters
-    ----------
-    features
-        The declared schema.
-    path
-        Where it stands in a request, for errors: ``$.context``.
-
-    Examples
-    --------
     >>> schema = Features(fields=[Field(name="age", kind="number", mean=40.0, scale=10.0),
     ...                           Field(name="device", kind="choice", values=["phone", "desk"])])
     >>> encoder = Encoder(schema, "$.context")

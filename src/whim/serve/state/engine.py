@@ -19,10 +19,9 @@ import msgspec
 
 from whim.serve import wire
 from whim.serve.log.configs import config_histories
-from whim.serve.log.lock import DataLock
 from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import Change, ConfigRow, Kind, Row
-from whim.serve.log.store import OnCommit, Packed, Store, pack_changes
+from whim.serve.log.store import DataLock, OnCommit, Packed, Store, pack_changes
 from whim.serve.state import recovery
 from whim.serve.state.known import KnownDecisions
 from whim.serve.state.policy import as_logged
@@ -36,17 +35,11 @@ _LEARN_PER_TICK = 0.003
 
 
 class Engine:
-    """Spaces over a data directory.
+    """Spaces over a data directory, which is made if it is not there.
 
-    Parameters
-    ----------
-    data
-        The directory; made if it is not there.
-    on_commit
-        Called once per commit with the tokens of requests whose rows are safe now, and with the
-        changes of interest that they revealed.
-    clock
-        Nanoseconds since 1970. One that goes back is held: rows never do.
+    ``on_commit`` is called once per commit with the tokens of requests whose rows are safe now, and
+    with the changes of interest that they revealed. ``clock`` gives nanoseconds since 1970; one
+    that goes back is held: rows never do.
     """
 
     def __init__(

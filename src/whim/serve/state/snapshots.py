@@ -47,10 +47,7 @@ def split(data: bytes) -> dict[str, memoryview]:
 class Snapshots:
     """The last snapshot of each space.
 
-    Parameters
-    ----------
-    path
-        The database. One that cannot be read is set aside and begun anew: the log has it all.
+    A database that cannot be read is set aside and begun anew: the log has it all.
     """
 
     def __init__(self, path: Path) -> None:

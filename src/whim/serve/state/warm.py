@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whim.policies import Policy, from_bytes
+from whim.evaluate.warm import warm_policy
 from whim.serve.state.policy import build
 from whim.serve.wire import SpaceConfig
 
@@ -12,23 +12,17 @@ from whim.serve.wire import SpaceConfig
 def compile_for(config: SpaceConfig) -> None:
     """Take every path that a space takes: live and in batches, new and from a snapshot."""
     policy, _, _ = build(config)
-    for copy in (policy, from_bytes(policy.to_bytes())):
-        _exercise(copy)
-
-
-def _exercise(policy: Policy) -> None:
+    warm_policy(policy, ("live", "batch"))
+    # what a service does beside: rankings that draw, features that change, arms that retire
     n, m, arms = policy.n_features, policy.n_item_features, ["a", "b"]
     policy.add_arms(arms, np.zeros((2, m)) if m else None)
     x, X = (None, None) if n is None else (np.zeros(n), np.zeros((2, n)))
-    for _ in range(2):
-        policy.select(x, arms)
-        policy.ranked(x, arms, draw=True)
-        if not (m or policy.randomised):
-            policy.ranked_many(X, [[*arms], [*arms]])
-        policy.update("a", x, 0.0)
-        policy.update_many(arms, X, np.array([0.0, 1.0]))
-        if m:
-            policy.set_features(["a"], np.ones((1, m)))
+    policy.ranked(x, arms, draw=True)
+    if not (m or policy.randomised):
+        policy.ranked_many(X, [[*arms], [*arms]])
+    policy.update("a", x, 0.0)
+    if m:
+        policy.set_features(["a"], np.ones((1, m)))
     policy.retire_arms(["a"])
     policy.select(x, ["b"])
 
