@@ -24,7 +24,8 @@ def warm_policy(policy: Policy, calls: Collection[str] = CALLS) -> None:
     policy
         It stays as it is.
     calls
-        ``"live"``: ``select``, ``rank`` and ``update``. ``"batch"``: ``scores_many`` and
+        ``"live"``: ``select``, ``rank``, ``update``, features that change, arms that retire.
+        ``"batch"``: ``scores_many`` and
         ``update_many``. ``"loop"``: the compiled loop of ``simulate`` and ``replay``.
 
     Examples
@@ -47,6 +48,10 @@ def warm_policy(policy: Policy, calls: Collection[str] = CALLS) -> None:
         inner = getattr(copy, "policy", copy)
         if isinstance(inner, CompiledPolicy):
             inner._warm_finish(_slot(copy, decision.arm))
+        if Z is None and inner is copy:
+            copy.ranked(X[0], arms, draw=True)
+            if not copy.randomised:
+                copy.ranked_many(X, [arms, arms])
     if "batch" in calls:
         copy.update_many(arms, X, rewards[0], cross=Z)
         if Z is None:
@@ -55,6 +60,10 @@ def warm_policy(policy: Policy, calls: Collection[str] = CALLS) -> None:
         slots = np.array([_slot(copy, arm) for arm in arms])
         zeros, ends = np.zeros(2, np.int64), np.array([0, 2])
         run_events(copy, EventBatch(EACH, X, zeros, ends, slots, np.full(2, -1), rewards))
+    if "live" in calls:  # last, since the loop is for features that stay as they are
+        if m:
+            copy.set_features(arms[:1], np.zeros((1, m)))
+        copy.retire_arms(arms[1:])
 
 
 def _slot(policy: Any, arm: Any) -> int:

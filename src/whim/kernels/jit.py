@@ -3,7 +3,7 @@
 numba stamps a cached function with the time and size of its own source file. A kernel that calls a
 function of another file is compiled with that function's code, so an edit there would leave old
 machine code in use. Here every kernel is cached in a folder named after a digest of all compiled
-sources, of whim's version and of numba's: another source, another folder.
+sources and of numba: another source, another folder.
 """
 
 from __future__ import annotations

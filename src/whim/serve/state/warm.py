@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from whim.evaluate.warm import warm_policy
 from whim.serve.state.policy import build
 from whim.serve.wire import SpaceConfig
 
 
 def compile_for(config: SpaceConfig) -> None:
-    """Take every path that a space takes: live and in batches, new and from a snapshot."""
-    policy, _, _ = build(config)
-    warm_policy(policy, ("live", "batch"))
-    # what a service does beside: rankings that draw, features that change, arms that retire
-    n, m, arms = policy.n_features, policy.n_item_features, ["a", "b"]
-    policy.add_arms(arms, np.zeros((2, m)) if m else None)
-    x, X = (None, None) if n is None else (np.zeros(n), np.zeros((2, n)))
-    policy.ranked(x, arms, draw=True)
-    if not (m or policy.randomised):
-        policy.ranked_many(X, [[*arms], [*arms]])
-    policy.update("a", x, 0.0)
-    if m:
-        policy.set_features(["a"], np.ones((1, m)))
-    policy.retire_arms(["a"])
-    policy.select(x, ["b"])
+    """Take every path that a space takes: live and in batches."""
+    warm_policy(build(config)[0], ("live", "batch"))
 
 
 def kernels_of(config: SpaceConfig) -> tuple[object, ...]:
