@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.captured import captured
 from tests.clocks import Clock
+from whim.cli import show_notices
 from whim.errors import InvalidInputError
 from whim.serve import wire
 from whim.serve.http.guard import refuse_open
@@ -451,6 +452,14 @@ def test_set_up_twice_says_things_once(logs):
     lines = logs()
     get("x").info("once")
     assert len(lines()) == 1
+
+
+def test_what_kernels_say_is_in_the_services_log_once(logs):
+    show_notices()  # as the command line does before it starts a service
+    lines = logs(log_format="json")
+    logging.getLogger("whim.kernels").info("compiling kernels; kept in %s", "here")
+    (line,) = (json.loads(line) for line in lines())
+    assert (line["event"], line["logger"]) == ("compiling kernels; kept in here", "whim.kernels")
 
 
 def test_text_is_one_line_and_obeys_nobody(logs):
