@@ -17,7 +17,7 @@ from whim.kernels.detection.revisit import Revisit
 from whim.kernels.detection.score_test import ScoreTest
 from whim.kernels.detection.windows import COUNT, HEAD, HEAD_AT, Windows, advance
 from whim.kernels.jit import inline, part, splice
-from whim.kernels.linalg import packed, udu
+from whim.kernels.linalg import packed, udu, vectors
 from whim.kernels.loops import Kernels
 from whim.kernels.status import NO_CHANGE, Turn
 from whim.types import F64, I64
@@ -101,14 +101,16 @@ def _four(
 @part
 def score_rows(m: Ridge, x: F64, rows: I64, out: F64) -> int:
     """Upper confidence bounds of these rows into ``out``: score, mean, width; the best's place."""
-    n = rows.shape[0]
-    long = x.shape[0] >= udu.LONG  # then one row has sums enough of its own
+    n, d = rows.shape[0], x.shape[0]
+    long = d >= udu.LONG  # then one row has sums enough of its own
     for c in range(n if long else 0):
-        out[c, 2] = udu.quad(m.shown[rows[c]], x)
-        out[c, 1] = udu.predict(m.shown[rows[c]], x)
+        out[c, 2] = vectors.quad(m.shown[rows[c]], x, d)
+        out[c, 1] = vectors.dot(m.shown[rows[c]], d * (d + 1) // 2, x, d)
     last = n - 1
     for c in range(0, 0 if long else n, 4):  # past the end, the last candidate once more
-        c_1, c_2, c_3 = min(c + 1, last), min(c + 2, last), min(c + 3, last)
+        c_1 = c + 1 if c < last else last
+        c_2 = c + 2 if c + 1 < last else last
+        c_3 = c + 3 if c + 2 < last else last
         (
             out[c, 1], out[c_1, 1], out[c_2, 1], out[c_3, 1],
             out[c, 2], out[c_1, 2], out[c_2, 2], out[c_3, 2],
@@ -135,16 +137,18 @@ def decide(
     """As ``score``, of the best candidate alone."""
     cum, alpha = state.model.shown, state.model.alpha
     chosen, best, best_mean, best_width = 0, -np.inf, 0.0, 0.0
-    n = slots.shape[0]
-    long = x.shape[0] >= udu.LONG  # through memory in one direction: widths, then means
+    n, d = slots.shape[0], x.shape[0]
+    long = d >= udu.LONG  # through memory in one direction: widths, then means
     for c in range(n if long else 0):
-        w_0 = alpha * np.sqrt(udu.quad(cum[slots[c]], x))
-        m_0 = udu.predict(cum[slots[c]], x)
+        w_0 = alpha * np.sqrt(vectors.quad(cum[slots[c]], x, d))
+        m_0 = vectors.dot(cum[slots[c]], d * (d + 1) // 2, x, d)
         if m_0 + w_0 > best:
             chosen, best, best_mean, best_width = c, m_0 + w_0, m_0, w_0
     last = n - 1
     for c in range(0, 0 if long else n, 4):
-        c_1, c_2, c_3 = min(c + 1, last), min(c + 2, last), min(c + 3, last)
+        c_1 = c + 1 if c < last else last
+        c_2 = c + 2 if c + 1 < last else last
+        c_3 = c + 3 if c + 2 < last else last
         m_0, m_1, m_2, m_3, q_0, q_1, q_2, q_3 = _four(
             x, cum, slots[c], slots[c_1], slots[c_2], slots[c_3]
         )
