@@ -174,3 +174,19 @@ def test_what_cannot_be_walked_is_refused_and_harmless() -> None:
     with pytest.raises(InvalidInputError, match="finite"):
         run_events(fine, s._replace(X=bad))
     assert fine.to_bytes() == before
+
+
+@pytest.mark.parametrize("revisit", [0.02, "off"])
+def test_more_candidates_than_a_model_has_numbers(revisit: float | str) -> None:
+    """Scores and models share the loop's scratch, whose rows must do for both."""
+    arms, n = 300, 400
+    rng = np.random.default_rng(5)
+    s = EventBatch(
+        EACH, rng.normal(size=(n, 1)), np.zeros(n, np.int64), np.array([0, arms]),
+        np.arange(arms), np.full(n, -1), rng.normal(size=(n, arms)),
+    )  # fmt: skip
+    one, other = (whim.PSLinUCBDisjoint(n_features=1, revisit=revisit) for _ in range(2))
+    one.add_arms(range(arms))
+    other.add_arms(range(arms))
+    assert run_events(one, s).chosen.tolist() == live(other, s)[0]
+    assert one.to_bytes() == live.policy.to_bytes()  # type: ignore[attr-defined]

@@ -87,11 +87,12 @@ def _compiled(policy: Policy, inner: CompiledPolicy, events: EventBatch) -> Outc
 
 
 def _scratch(policy: CompiledPolicy, events: EventBatch) -> F64 | None:
-    """Room for the models of the widest pool side by side, if the loop wants it."""
+    """Room for the models of the widest pool side by side, if the loop wants it, or its scores."""
     if not policy._kernels.packs:
         return None
-    widest = lanes.columns_for(int(np.diff(events.offsets).max()))
-    return np.zeros((policy._current().model.cum.shape[1] + packed.WORK, widest))
+    widest = int(np.diff(events.offsets).max())
+    model = policy._current().model.cum.shape[1] + packed.WORK
+    return np.zeros((max(model, widest), lanes.columns_for(widest)))
 
 
 def _numbers(policy: CompiledPolicy, used: int, events: EventBatch, left: int) -> F64:
