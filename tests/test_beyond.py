@@ -8,7 +8,7 @@ import pytest
 
 from whim.evaluate import Interval, simulate
 from whim.evaluate.detection import Detection
-from whim.experiments import Options, clicks, competitors, detection, power, run
+from whim.experiments import Options, clicks, competitors, detection, formatting, power, run
 from whim.policies import Policy
 
 
@@ -56,9 +56,9 @@ def test_every_case_has_settings_and_every_policy_fits_its_world() -> None:
 
 def test_what_was_found_in_words() -> None:
     seen = Detection([4, 10, 900], [1, 2, 30], missed=7, false_alarms=2, unplayed=5)
-    assert detection._share(seen) == "30 %"
-    assert detection._share(seen, seen.missed - seen.unplayed) == "20 %"
-    assert detection._share(Detection([], [], 0, 3)) == "–"
+    assert formatting.share(seen) == "30 %"
+    assert formatting.share(seen, seen.missed - seen.unplayed) == "20 %"
+    assert formatting.share(Detection([], [], 0, 3)) == "–"
     assert detection._two(seen.delays) == "10 / 900"
     assert detection._two([]) == "–"
     cusum = {"detector": "cusum", "watch": "square", "warmup": 20, "settings": {"drift": 1.0}}

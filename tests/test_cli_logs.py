@@ -36,7 +36,9 @@ def test_convert_and_log_of_r6a(tmp_path: Path) -> None:
     (tmp_path / "day").write_bytes(EXAMPLE + line(click=b"5") + b"\n" + EXAMPLE)
     found = run("convert", tmp_path / "day", "--to", tmp_path / "day.whim")
     assert found.returncode == 0, found.stderr
-    assert found.stderr == ""
+    # the first conversion on a machine says that it compiles the parser, and nothing else
+    said = found.stderr.splitlines()
+    assert not [line for line in said if not line.startswith("whim: compiling kernels")]
     for words in ("2 events, 3 arms, 1 pools", "logging uniform", "read 4 lines as r6a"):
         assert words in found.stdout
     assert "1  click other than 0 or 1" in found.stdout
