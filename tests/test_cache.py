@@ -19,12 +19,12 @@ SCRIPT = """
 import json
 import whim
 from whim.kernels import jit
-from whim.kernels.models.disjoint import LINUCB
 policy = whim.LinUCBDisjoint(n_features=1)
 policy.add_arms(["a"])
 policy.update("a", [1.0], 1.0)
 mean = policy.select([1.0]).mean
-stats = [kernel.stats for kernel in (LINUCB.observe.kernel, LINUCB.choose.kernel)]
+code = policy._code
+stats = [kernel.stats for kernel in (code.observe.kernel, code.choose.kernel)]
 print(json.dumps({
     "mean": mean,
     "loaded": sum(sum(s.cache_hits.values()) for s in stats),

@@ -9,6 +9,8 @@ sources and of numba: another source, another folder.
 from __future__ import annotations
 
 import contextlib
+import dis
+import gc
 import hashlib
 import logging
 import os
@@ -18,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
 import numba
@@ -88,17 +90,24 @@ if _FOLDER is not None:
     _prune(_FOLDER)
 
 
-class _Notices(event.Listener):
-    """Logs, once per process, that compiling takes long, and that its result cannot be kept."""
+class _Compiling(event.Listener):
+    """Logs, once per process, that compiling takes long, and that its result cannot be kept.
+
+    Garbage is not collected meanwhile: the compiler makes many objects, and few that are garbage.
+    """
 
     def __init__(self) -> None:
         self._spent, self._depth, self._since = 0.0, 0, 0.0
-        self._said = False
+        self._said, self._collects = False, False
         self._timer: threading.Timer | None = None
 
     def on_start(self, compiling: Any) -> None:
         self._depth += _ours(compiling)
-        if self._depth != 1 or self._said or not _ours(compiling):
+        if self._depth != 1 or not _ours(compiling):
+            return
+        self._collects = gc.isenabled()
+        gc.disable()
+        if self._said:
             return
         if _FOLDER is None:
             self._said = True
@@ -114,7 +123,11 @@ class _Notices(event.Listener):
 
     def on_end(self, compiling: Any) -> None:
         self._depth -= _ours(compiling)
-        if self._depth == 0 and self._timer is not None:
+        if self._depth != 0 or not _ours(compiling):
+            return
+        if self._collects:
+            gc.enable()
+        if self._timer is not None:
             self._timer.cancel()
             self._timer = None
             self._spent += time.monotonic() - self._since
@@ -130,7 +143,7 @@ def _ours(compiling: Any) -> bool:
     return str(kernel.__module__).startswith("whim.")
 
 
-event.register("numba:compile", _Notices())  # type: ignore[no-untyped-call]
+event.register("numba:compile", _Compiling())  # type: ignore[no-untyped-call]
 
 
 # -- compiling ----------------------------------------------------------------------------------
@@ -192,8 +205,47 @@ def bind(function: Callable[..., Any], name: str, **parts: Any) -> Any:
     code: Any = function
     bound = FunctionType(code.__code__, {**code.__globals__, **parts}, name)
     bound.__doc__, bound.__module__ = function.__doc__, function.__module__
-    bound.__qualname__ = f"{code.__name__}_{name}"  # what the cached file is called
+    bound.__qualname__ = f"{code.__qualname__}_{name}"  # what the cached file is called
     return bound
+
+
+class Specialised:
+    """Copies of kernels, and of all that they call, whose globals named in ``constants`` are these.
+
+    A branch on a global that is False is not even compiled. A kernel that neither uses one of the
+    constants nor calls one that does is its own copy.
+    """
+
+    def __init__(self, name: str, constants: dict[str, Any]) -> None:
+        self._name, self._constants = name, constants
+        self._copies: dict[Any, Any] = {}
+
+    def __call__(self, kernel: Any) -> Any:
+        """The copy of a kernel; without compiling, the kernel, which is right for all constants."""
+        options = getattr(kernel, "whim_options", None)
+        if options is None:
+            return kernel
+        if kernel not in self._copies:
+            steps = list(dis.get_instructions(kernel.py_func))
+            names = {step.argval for step in steps if step.opname == "LOAD_GLOBAL"}
+            members = {step.argval for step in steps if step.opname in ("LOAD_ATTR", "LOAD_METHOD")}
+            parts = self._changed(kernel.py_func.__globals__, names, members)
+            copy = bind(kernel.py_func, self._name, **parts)
+            self._copies[kernel] = _compiled(copy, **options) if parts else kernel
+        return self._copies[kernel]
+
+    def _changed(self, space: dict[str, Any], names: set[str], members: set[str]) -> dict[str, Any]:
+        """What stands for something else in a copy; ``members`` are names within modules."""
+        parts: dict[str, Any] = {}
+        for name in names & space.keys():
+            value = space[name]
+            if isinstance(value, ModuleType) and value.__name__.startswith("whim.kernels."):
+                if changed := self._changed(vars(value), members, set()):
+                    parts[name] = ModuleType(value.__name__)
+                    vars(parts[name]).update(vars(value) | changed)
+            else:
+                parts[name] = self._constants.get(name, self(value))
+        return {name: part for name, part in parts.items() if part is not space[name]}
 
 
 class FastCall:
@@ -230,6 +282,9 @@ def _compiled(function: Function, **options: Any) -> Function:
     config.CACHE_DIR = "" if _FOLDER is None else str(_FOLDER)
     try:
         options = {"cache": _FOLDER is not None, "nogil": True, "error_model": "numpy"} | options
-        return cast(Function, njit(**options)(function))
+        kernel = njit(**options)(function)
+        if kernel is not function:
+            kernel.whim_options = options
+        return cast(Function, kernel)
     finally:
         config.CACHE_DIR = before

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from whim.kernels.jit import FastCall, bind, jit_live, jit_nonrt, splice
+from whim.kernels.jit import FastCall, Specialised, bind, jit_live, jit_nonrt, splice
 from whim.kernels.linalg.udu import aligned, finite
 from whim.kernels.status import (
     CHANGED,
@@ -202,6 +202,7 @@ class Kernels:
         self.name, self.packs = name, packs
         self._score, self._learn, self._decide = score, learn, decide
         self._decide_turn, self._finish = decide_turn, finish
+        self._variants: dict[tuple[str, ...], Kernels] = {}
 
     @property
     def has_finish(self) -> bool:
@@ -211,12 +212,21 @@ class Kernels:
     def __repr__(self) -> str:
         return f"Kernels({self.name!r})"
 
-    def respecialised(self, name: str) -> Kernels:
-        """The same for arrays of other types: a live call must know one set of types."""
-        return Kernels(
-            name, self._score, self._learn, decide=self._decide, decide_turn=self._decide_turn,
-            finish=self._finish, packs=self.packs,
-        )  # fmt: skip
+    def without(self, *switches: str) -> Kernels:
+        """The same with these globals of the kernels False: what they stand for is not compiled.
+
+        VECTORS: no vector has as many as ``udu.SHORT`` numbers. COPIES: decisions read the models
+        themselves.
+        """
+        if switches and switches not in self._variants:
+            name = "_".join(["without", *switches]).lower()
+            copy = Specialised(name, dict.fromkeys(switches, False))
+            self._variants[switches] = Kernels(
+                f"{self.name}_{name}", copy(self._score), copy(self._learn),
+                decide=copy(self._decide), decide_turn=copy(self._decide_turn),
+                finish=copy(self._finish), packs=self.packs,
+            )  # fmt: skip
+        return self._variants.get(switches, self)
 
     @cached_property
     def _parts(self) -> dict[str, Any]:

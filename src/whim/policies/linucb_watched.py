@@ -126,7 +126,7 @@ class LinUCBWatched(Reporting, RidgePolicy):
     def _bind(self) -> Any:
         super()._bind()  # by live calls, since river's detectors are not compiled with it
         if self._test is not None and type(self)._observe is LinUCBWatched._observe:
-            self._observe_kernel = self._kernels.observe
+            self._observe_kernel = self._code.observe
             self._loops = self._choose_kernel is not None
         return self._bound
 

@@ -13,12 +13,6 @@ from whim.policies.base.detecting import Detecting
 from whim.policies.base.ridge import RidgePolicy
 from whim.types import F64, I64
 
-# decisions may read a copy in float32; a live call must know one set of types
-_FLOAT32 = {
-    kernels: kernels.respecialised(f"{kernels.name}_float32")
-    for kernels in (disjoint.MEAN_RESIDUAL, disjoint.SCORE_TEST)
-}
-
 
 class PSLinUCBDisjoint(Detecting, RidgePolicy):
     """LinUCB that tests each arm for a change of interest and restarts just that arm.
@@ -129,8 +123,7 @@ class PSLinUCBDisjoint(Detecting, RidgePolicy):
 
     @property
     def _kernels(self) -> Kernels:
-        kernels = disjoint.SCORE_TEST if self._scored else disjoint.MEAN_RESIDUAL
-        return _FLOAT32[kernels] if self._single_precision else kernels
+        return disjoint.SCORE_TEST if self._scored else disjoint.MEAN_RESIDUAL
 
     def _state(self) -> Any:
         model, windows = self._model(), self._windows()

@@ -65,8 +65,9 @@ def _compiled(policy: Policy, inner: CompiledPolicy, events: EventBatch) -> Outc
         if status == NEED_NOISE or (inner._draw and not len(noise)):
             noise, at = _numbers(inner, at, events, len(events.X) - start), 0
         until = next((step for step in due if step > inner.step), _NEVER)
-        stop, step, at, status = inner._kernels.run_events(
-            inner._current(), events, Draws(noise, at, inner._each), start, inner._step, until,
+        state = inner._current()
+        stop, step, at, status = inner._code.run_events(
+            state, events, Draws(noise, at, inner._each), start, inner._step, until,
             inner._out if scratch is None else scratch, chosen,
         )  # fmt: skip
         _count(inner, events, chosen, start, stop)

@@ -23,6 +23,7 @@ from whim.types import F64
 
 # a step from contexts of size 1 to one of size s costs the mean about s · 1e-16: refused in time
 LARGEST = 1e10
+VECTORS = True  # False in kernels for short vectors only, which take half the time to compile
 SHORT = 24  # vectors shorter than this are summed number by number, one model at a time
 LONG = 32  # from this length on a score is summed in vectors, too: one model at a time
 
@@ -76,7 +77,7 @@ def _column(f: F64, x: F64, j: Any, k: Any) -> float:
 def quad(f: F64, x: F64) -> float:
     """``xᵀ A⁻¹ x``."""
     d = x.shape[0]
-    if d >= SHORT:
+    if VECTORS and d >= SHORT:
         return vectors.quad(f, x, d)
     k = d
     total = 0.0
@@ -93,7 +94,7 @@ def rank_one(f: F64, x: F64, weight: float, w: F64) -> float:
 
     Leaves ``A⁻¹ x`` of the matrix before in ``w`` and returns ``1 + weight · xᵀ A⁻¹ x``.
     """
-    if x.shape[0] >= SHORT:
+    if VECTORS and x.shape[0] >= SHORT:
         return vectors.rank_one(f, x, x.shape[0], weight, w)
     k = np.uint64(x.shape[0])
     a = 1.0 / weight
@@ -120,7 +121,7 @@ def predict(f: F64, x: F64) -> float:
     """``xᵀ theta``."""
     d = x.shape[0]
     at = d * (d + 1) // 2
-    if d >= LONG:
+    if VECTORS and d >= LONG:
         return vectors.dot(f, at, x, d)
     total = 0.0
     start = np.uint64(at)

@@ -18,9 +18,12 @@ from whim.kernels.detection.score_test import ScoreTest
 from whim.kernels.detection.windows import COUNT, HEAD, HEAD_AT, Windows, advance
 from whim.kernels.jit import inline, part, splice
 from whim.kernels.linalg import packed, udu, vectors
+from whim.kernels.linalg.udu import LONG, VECTORS
 from whim.kernels.loops import Kernels
 from whim.kernels.status import NO_CHANGE, Turn
 from whim.types import F64, I64
+
+COPIES = True  # False in kernels of policies whose decisions read the models themselves
 
 
 class Ridge(NamedTuple):
@@ -102,10 +105,11 @@ def _four(
 def score_rows(m: Ridge, x: F64, rows: I64, out: F64) -> int:
     """Upper confidence bounds of these rows into ``out``: score, mean, width; the best's place."""
     n, d = rows.shape[0], x.shape[0]
-    long = d >= udu.LONG  # then one row has sums enough of its own
-    for c in range(n if long else 0):
-        out[c, 2] = vectors.quad(m.shown[rows[c]], x, d)
-        out[c, 1] = vectors.dot(m.shown[rows[c]], d * (d + 1) // 2, x, d)
+    long = VECTORS and d >= LONG  # then one row has sums enough of its own
+    if VECTORS:
+        for c in range(n if long else 0):
+            out[c, 2] = vectors.quad(m.shown[rows[c]], x, d)
+            out[c, 1] = vectors.dot(m.shown[rows[c]], d * (d + 1) // 2, x, d)
     last = n - 1
     for c in range(0, 0 if long else n, 4):  # past the end, the last candidate once more
         c_1 = c + 1 if c < last else last
@@ -138,12 +142,13 @@ def decide(
     cum, alpha = state.model.shown, state.model.alpha
     chosen, best, best_mean, best_width = 0, -np.inf, 0.0, 0.0
     n, d = slots.shape[0], x.shape[0]
-    long = d >= udu.LONG  # through memory in one direction: widths, then means
-    for c in range(n if long else 0):
-        w_0 = alpha * np.sqrt(vectors.quad(cum[slots[c]], x, d))
-        m_0 = vectors.dot(cum[slots[c]], d * (d + 1) // 2, x, d)
-        if m_0 + w_0 > best:
-            chosen, best, best_mean, best_width = c, m_0 + w_0, m_0, w_0
+    long = VECTORS and d >= LONG
+    if VECTORS:  # through memory in one direction: widths, then means
+        for c in range(n if long else 0):
+            w_0 = alpha * np.sqrt(vectors.quad(cum[slots[c]], x, d))
+            m_0 = vectors.dot(cum[slots[c]], d * (d + 1) // 2, x, d)
+            if m_0 + w_0 > best:
+                chosen, best, best_mean, best_width = c, m_0 + w_0, m_0, w_0
     last = n - 1
     for c in range(0, 0 if long else n, 4):
         c_1 = c + 1 if c < last else last
@@ -171,7 +176,7 @@ def decide_turn(
 ) -> tuple[int, float, float, float]:
     """As ``decide``; the same candidates again have their models side by side in ``out``."""
     n, m = slots.shape[0], state.model
-    if turn.repeats == 0 or n < packed.LEAST or x.shape[0] >= udu.LONG:
+    if turn.repeats == 0 or n < packed.LEAST or x.shape[0] >= LONG:
         return decide(state, turn.step, x, slots, cross, noise, out)
     if turn.repeats == 1:
         for c in range(n):
@@ -256,7 +261,7 @@ def _decide_turn_revisiting(
 @inline
 def show(m: Ridge, row: int) -> None:
     """Bring the copy that decisions read up to date, if it is one."""
-    if m.shown.ctypes.data != m.cum.ctypes.data:
+    if COPIES and m.shown.ctypes.data != m.cum.ctypes.data:
         for j in range(m.cum.shape[1]):
             m.shown[row, j] = m.cum[row, j]
 

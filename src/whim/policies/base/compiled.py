@@ -26,6 +26,8 @@ class CompiledPolicy(Policy):
 
     _draw: ClassVar[str] = ""
     _each: int = 0
+    _unused: tuple[str, ...] = ()  # what kernels need not have: see ``Kernels.without``
+    _code: Kernels  # the policy's kernels without that
 
     @property
     @abstractmethod
@@ -38,7 +40,8 @@ class CompiledPolicy(Policy):
 
     def _bind(self) -> Any:
         self._bound = self._state()
-        kernels, cls = self._kernels, type(self)
+        self._code = self._kernels.without(*self._unused)
+        kernels, cls = self._code, type(self)
         decides = cls._score is CompiledPolicy._score and cls._choose is Policy._choose
         learns = cls._observe is CompiledPolicy._observe
         own = self._builds_cross  # else the caller must give cross features, and is told so
@@ -72,32 +75,33 @@ class CompiledPolicy(Policy):
     def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
         z = _NO_ROWS if cross is None else cross
         draws = _NO_NOISE if noise is None else noise
-        place: int = self._kernels.score.call(
-            self._current(), self._step, x, slots, z, draws, self._out
-        )
+        state = self._current()
+        place: int = self._code.score.call(state, self._step, x, slots, z, draws, self._out)
         return place
 
     def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
         if cross is None:
-            status: int = self._kernels.observe.call(self._current(), self._step, slot, x, reward)
+            state = self._current()
+            status: int = self._code.observe.call(state, self._step, slot, x, reward)
             return status
         checks.vector("x", x, self._d)
         return self._observe_many(0, np.array([slot]), x[None], cross[None], np.array([reward]))[1]
 
     def _finish(self, slot: int) -> int:
-        status: int = self._kernels.finish.call(self._bound, self._step, slot)
+        status: int = self._code.finish.call(self._bound, self._step, slot)
         return status
 
     def _warm_finish(self, slot: int) -> None:
         """Compile what an update rarely needs; on a copy that is thrown away."""
-        if self._kernels.has_finish:
+        if self._code.has_finish:
             self._finish(slot)
 
     def _observe_many(
         self, start: int, slots: I64, X: F64, cross: F64 | None, rewards: F64
     ) -> tuple[int, int]:
         z = _NO_ROWS if cross is None else cross
-        stop: tuple[int, int] = self._kernels.observe_many(
-            self._current(), self._step, start, slots, X, z, rewards
+        state = self._current()
+        stop: tuple[int, int] = self._code.observe_many(
+            state, self._step, start, slots, X, z, rewards
         )
         return stop

@@ -43,6 +43,8 @@ class RowPolicy(CompiledPolicy):
         self._kind, d, m, self._p = _sizes(payoff, n_features, n_item_features, n_cross_features)
         self._own = self._kind == uniform.OWN
         self._single: dict[str, npt.NDArray[Any]] = {}
+        if self._p < udu.SHORT:
+            self._unused = (*self._unused, "VECTORS")
         k = 0 if self._own else self._p
         super().__init__(n_features=d, n_item_features=m, n_cross=k, seed=seed, ties=ties)
         self._phi = np.zeros(self._p)
@@ -89,15 +91,15 @@ class RidgePolicy(RowPolicy):
         self._single_precision = (
             checks.choice("scoring", scoring, ("float64", "float32")) == "float32"
         )
+        if not self._single_precision:
+            self._unused = ("COPIES",)
         super().__init__(**rest)
         self._w = np.zeros(self._p)
         self._tables({"_cum": udu.prior(self._p, self._ridge, more)})
 
     @property
     def _kernels(self) -> Kernels:
-        if not self._own:
-            return uniform.LINUCB
-        return LINUCB_FLOAT32 if self._single_precision else disjoint.LINUCB
+        return disjoint.LINUCB if self._own else uniform.LINUCB
 
     def _state(self) -> Any:
         if self._own:
@@ -142,9 +144,6 @@ class RidgePolicy(RowPolicy):
         matrix = np.empty((self._p, self._p))
         udu.dense(self._cum[self._row_of(arm)], matrix)
         return matrix
-
-
-LINUCB_FLOAT32 = disjoint.LINUCB.respecialised("linucb_float32")
 
 
 def _sizes(
