@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,11 +28,20 @@ from benchmarks.peers.works import make
 
 BAR = "<=1.05"
 _LIVE, _LOOPS, _UPDATES = "ABDEF", ("A", "B", "B replay", "D", "E"), "ADE"
+_COLD = {"LinUCBDisjoint": 3, "PSLinUCBDisjoint": 7, "PSLinUCBHybrid": 14}  # seconds at most
 PARTS = [
     *(f"live {name}" for name in _LIVE),
     *(f"loop {name}" for name in _LOOPS),
     *(f"update_many {name}" for name in _UPDATES),
+    *(f"cold {name}" for name in _COLD),
 ]
+_FIRST = """
+import time, whim
+policy = whim.{name}(n_features=5{more})
+policy.add_arms(range(10){features})
+policy.update(policy.select([0.1] * 5).arm, [0.1] * 5, 1.0)
+print(time.process_time())
+"""
 
 
 # -- in the process of one checkout -------------------------------------------------------------
@@ -83,9 +93,23 @@ def _update_many(name: str) -> Callable[[], float]:
     return measure
 
 
+def _cold(name: str) -> Callable[[], float]:
+    """Processor seconds from the start to the first reward learnt, with nothing compiled yet."""
+    hybrid = name.endswith("Hybrid")
+    more, features = (", n_item_features=5", ", features=[[0.1] * 5] * 10") if hybrid else ("", "")
+    code = _FIRST.format(name=name, more=more, features=features)
+
+    def measure() -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            env = os.environ | {"WHIM_CACHE_DIR": folder}
+            return float(subprocess.check_output([sys.executable, "-P", "-c", code], env=env))
+
+    return measure
+
+
 def _answer() -> None:
     """A part's name on stdin, its seconds on stdout."""
-    makers = {"live": _live, "loop": _loop, "update_many": _update_many}
+    makers = {"live": _live, "loop": _loop, "update_many": _update_many, "cold": _cold}
     measures: dict[str, Callable[[], float]] = {}
     gc.disable()
     for line in sys.stdin:
@@ -131,8 +155,16 @@ def rows(other: Path, rounds: int, parts: list[str]) -> list[Row]:
     made = []
     for part in parts:
         sides = {"here": lambda: here.measure(part), "there": lambda: there.measure(part)}  # noqa: B023
-        seconds = interleave(sides, rounds)
-        made.append(compare(part, seconds["here"], seconds["there"], wanted=BAR, slowness=True))
+        kind, _, name = part.partition(" ")
+        cold = kind == "cold"
+        seconds = interleave(sides, min(rounds, 5) if cold else rounds)
+        made.append(
+            compare(
+                part, seconds["here"], seconds["there"], wanted="" if cold else BAR,
+                unit="s" if cold else "µs", slowness=True,
+                note=f"an empty cache, processor seconds, at most {_COLD[name]}" if cold else "",
+            )
+        )  # fmt: skip
     here.close()
     there.close()
     return made
