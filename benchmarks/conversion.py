@@ -1,6 +1,6 @@
 """How fast R6A text becomes a log, against a reader in plain Python that splits and floats.
 
-The text is made up in the published format: 20 articles a line, one of them replaced every 2000
+The text is made up in the published format: 20 articles per line, one of them replaced every 2000
 lines. Two kinds: the articles of a pool always in the same order, and in another order on every
 line. The plain reader only parses; ours also writes the log.
 """

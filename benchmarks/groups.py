@@ -1,4 +1,4 @@
-"""What one model a group saves at 100,000 arms: memory, and the time of a decision."""
+"""What one model per group saves at 100,000 arms: memory, and the time of a decision."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _rewards(X: np.ndarray, arms: np.ndarray, rng: np.random.Generator) -> np.nd
 
 
 def _live(policy: whim.Policy, X: np.ndarray, pools: list[list[int]] | None) -> Callable[[], float]:
-    """Seconds a decision among all arms, or among a pool."""
+    """Seconds per decision among all arms, or among a pool."""
     contexts = list(X)
 
     def steps() -> float:

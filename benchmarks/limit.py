@@ -102,7 +102,7 @@ def _tiles(d: int) -> F64:
 
 
 class _Work(NamedTuple):
-    """A work as events by pool: what Whim walks, and the pools as rows."""
+    """A work as events by pool: what Whim runs over, and the pools as rows."""
 
     task: Task
     stretch: EventBatch
@@ -139,7 +139,7 @@ def _policy(task: Task) -> whim.Policy:
 
 
 def _walked(work: _Work, chosen: I64) -> float:
-    """Seconds a step of Whim's loop."""
+    """Seconds per step of Whim's loop."""
     policy = _policy(work.task)
     start = time.thread_time()
     found = run_events(policy, work.stretch)
@@ -149,7 +149,7 @@ def _walked(work: _Work, chosen: I64) -> float:
 
 
 def _in_plain_c(work: _Work, chosen: I64) -> float:
-    """Seconds a step of plain.c."""
+    """Seconds per step of plain.c."""
     (task, (mode, X, pool_of, _, _, logged, rewards), pools), n = work, len(chosen)
     state = _plain_state(task)
     if task.m:
@@ -168,7 +168,7 @@ def _plain_state(task: Task) -> list[F64]:
 
 
 def _in_tuned_c(work: _Work, chosen: I64) -> float:
-    """Seconds a step of tuned.c."""
+    """Seconds per step of tuned.c."""
     (task, (mode, X, pool_of, _, _, logged, rewards), pools), n = work, len(chosen)
     K, d = task.n_arms, task.d
     if task.m:
@@ -205,7 +205,7 @@ def _loop(name: str, mode: int, rounds: int) -> list[Row]:
     progress(f"limit: {what}: all {n} choices equal")
     task, width = work.task, work.pools.shape[1]
     model = f"LinUCB {'hybrid' if task.m else 'disjoint'}"
-    note = f"{model}, {width} candidates of {task.n_arms}, d={task.d}, {n} steps, µs a step"
+    note = f"{model}, {width} candidates of {task.n_arms}, d={task.d}, {n} steps, µs per step"
     against = partial(compare, slowness=True)
     return [
         against(f"limit: {what}", found["whim"], found["tuned"], wanted="", note=note),
@@ -263,7 +263,7 @@ def _updates(name: str, rounds: int) -> list[Row]:
     else:
         ours, theirs = [policy.coefficients(a) for a in range(K)], last["models"][:, -d:]
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
-    note = f"K={K}, d={d}, {n} plays a call, µs a play; ids as an array, checked and looked up"
+    note = f"K={K}, d={d}, {n} plays per call, µs per play; ids as an array, checked and looked up"
     against = partial(compare, slowness=True)
     what = f"limit: update_many, {name}"
     return [

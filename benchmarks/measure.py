@@ -69,7 +69,7 @@ def progress(text: str) -> None:
 def interleave(
     sides: Mapping[str, Callable[[], float]], rounds: int
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Measure each side once a round, in turning order; the first round is thrown away.
+    """Measure each side once per round, in alternating order; the first round is discarded.
 
     A side returns its own figure (seconds per operation), so that it can leave out its set-up.
     """

@@ -58,7 +58,7 @@ _MORE: dict[str, Callable[[], whim.Policy]] = {
     "pslinucb-disjoint-default": lambda: whim.PSLinUCBDisjoint(n_features=5),
     "pslinucb-hybrid-default": lambda: whim.PSLinUCBHybrid(n_features=5, n_item_features=ITEM),
 }
-# of the work's 20,000 steps, where the reference takes milliseconds a step
+# of the work's 20,000 steps, where the reference takes milliseconds per step
 _STEPS = {
     "denband": 2000,
     "denband-authors": 3000,
@@ -102,7 +102,7 @@ def _made(name: str) -> whim.Policy:
 
 
 def _ours(policy: whim.Policy, steps: int) -> tuple[npt.NDArray[np.int64], list[int]]:
-    """Choices and the steps, from 1, at which changes were found."""
+    """Choices and the steps, from 1, at which changes were detected."""
     task = work()
     none, all_arms = np.zeros(steps, np.int64), np.arange(task.n_arms)
     ends = np.array([0, task.n_arms])
@@ -184,7 +184,7 @@ def _row(name: str) -> dict[str, Any]:
 
 
 def rows(names: Sequence[str] | None = None, jobs: int | None = None) -> list[dict[str, Any]]:
-    """One row a policy (all by default); ``agrees`` is None where there is no reference."""
+    """One row per policy (all by default); ``agrees`` is None where there is no reference."""
     wanted = _names() if names is None else list(names)
     order = sorted(wanted, key=lambda name: not any(word in name for word in _LONG))
     context = multiprocessing.get_context("spawn")

@@ -36,7 +36,7 @@ def _columns(folder: Path, n_arms: int) -> whim.logs.Log:
 
 
 def _replayed(log: whim.logs.Log) -> float:
-    """Seconds an event: all of ``replay``, opening the log included."""
+    """Seconds per event: all of ``replay``, opening the log included."""
     policy = whim.PSLinUCBDisjoint(n_features=D, alpha=ALPHA, window=WINDOW, threshold=THRESHOLD)
     start = time.perf_counter()
     whim.replay(log.path, {"ps": policy})

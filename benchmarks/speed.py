@@ -50,7 +50,7 @@ def _world(seed: int) -> World:
 
 
 def _fill(policy: whim.Policy, world: World) -> None:
-    """Three windows of plays an arm, so that every step slides a full window."""
+    """Three windows of plays per arm, so that every step slides a full window."""
     n = 3 * WINDOW * K
     X, R = world.plays(n)
     arms = np.arange(n) % K
@@ -163,7 +163,7 @@ def live(rounds: int = 41, steps: int = 2000, events: int = 20_000) -> list[Row]
             "update_many",
             "update plain",
             ">=25",
-            f"PSLinUCBDisjoint per event, {events} events a call, ids as a list",
+            f"PSLinUCBDisjoint per event, {events} events per call, ids as a list",
         ),
         ("c. the same, tuned NumPy", "update_many", "update tuned", "", ""),
         (

@@ -1,6 +1,6 @@
-"""How fast one thread reads memory: the sum of 448 MB of float64, once a round.
+"""How fast one thread reads memory: the sum of 448 MB of float64, once per round.
 
-``python -m benchmarks.stream``. In C (limit.c), or by numba where there is no compiler.
+``python -m benchmarks.stream``. In C (tuned.c), or by numba where there is no compiler.
 """
 
 from __future__ import annotations

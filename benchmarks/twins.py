@@ -41,7 +41,7 @@ class Twin(Protocol):
 
 
 class DisjointTwin:
-    """LinUCB, one ridge model an arm: A⁻¹ as (K, d, d), theta as (K, d)."""
+    """LinUCB, one ridge model per arm: A⁻¹ as (K, d, d), theta as (K, d)."""
 
     def __init__(self, n_arms: int, n_features: int, alpha: float) -> None:
         self.alpha = alpha
@@ -66,7 +66,7 @@ class DisjointTwin:
 
 
 class TunedDisjointTwin(DisjointTwin):
-    """The same arithmetic in as few and as cheap NumPy calls as were found."""
+    """The same arithmetic in as few and as cheap NumPy calls as we could find."""
 
     def __init__(self, n_arms: int, n_features: int, alpha: float) -> None:
         super().__init__(n_arms, n_features, alpha)

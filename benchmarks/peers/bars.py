@@ -1,4 +1,4 @@
-"""What was promised, held against what was found.
+"""The bars: each target beside what was measured.
 
 The ratio on a work is the median over rounds of the fastest peer's time over whim's in the same
 round. The fastest is the peer with the lowest median among those driven by documented calls.
@@ -45,7 +45,7 @@ def ratio(found: dict[str, Any], peer: str | None, own: str = "whim") -> dict[st
 
 
 def bars(parts: dict[str, Any]) -> list[Bar]:
-    """All that the parts at hand can tell; ``met`` is None where nothing was measured."""
+    """The bars of the parts at hand; ``met`` is None where nothing was measured."""
     makers = {
         "live": _live,
         "batch": _batch,
@@ -78,7 +78,7 @@ def _held(bar: str, wanted: str, values: dict[str, float] | None, **more: Any) -
 
 
 def _raced(bar: str, least: float, found: dict[str, Any], own: str = "whim") -> Bar:
-    """Against the fastest peer, and beside it the private calls."""
+    """Against the fastest peer; ``private`` has the ratio to private calls."""
     peer = fastest(found)
     private = ratio(found, PRIVATE[0], own)
     shown = None if private is None else private["found"]
@@ -98,9 +98,9 @@ def _live(found: dict[str, Any]) -> Iterator[Bar]:
 
 
 def _batch(found: dict[str, Any]) -> Iterator[Bar]:
-    """Held in float32, as the peers may choose too; float64 beside."""
-    bar = "C: batch scoring, times the scores a second"
-    if "whim-float32" not in found:  # a run of before
+    """The bar refers to float32, which the peers may use too; the note has float64."""
+    bar = "C: batch scoring, times the scores per second"
+    if "whim-float32" not in found:  # an older run
         yield _raced(bar, BATCH, found)
         return
     made = _raced(f"{bar}, float32", BATCH, found, "whim-float32")
@@ -116,7 +116,7 @@ def _row(row: dict[str, Any]) -> dict[str, float]:
 
 
 def _limit(rows: list[dict[str, Any]]) -> Iterator[Bar]:
-    """The bar is on the plain loop; what one tuned to these very sizes does stands beside it."""
+    """The bar refers to the plain loop; the note has the loop tuned to these very sizes."""
     known = {row["what"].removeprefix("limit: "): row for row in rows}
     for work in ("A", "B", "B, replay", "D", "E", *(f"update_many, {w}" for w in "ADE")):
         row, tuned = known.get(f"{work}, plain C"), known.get(work)
@@ -156,8 +156,8 @@ def _regret(rows: list[dict[str, Any]]) -> Iterator[Bar]:
 
 
 def text(found: list[Bar]) -> str:
-    """The last table."""
-    head = ("bar", "wanted", "found", "quartiles", "private calls", "", "")
+    """The bars as a text table."""
+    head = ("bar", "target", "measured", "quartiles", "private calls", "", "")
     lines = [head]
     for bar in found:
         met = {True: "met", False: "MISSED", None: "-"}[bar["met"]]

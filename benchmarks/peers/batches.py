@@ -1,4 +1,4 @@
-"""Work C: how many scores a second each peer gives when it may score many contexts at once.
+"""Work C: how many scores per second each peer gives when it may score many contexts at once.
 
 ``python -m benchmarks.peers.batches --peers whim,mabwiser,river`` prints a table.
 """
@@ -84,7 +84,7 @@ def _ask(process: Process, do: str, within: float, **values: Any) -> dict[str, A
 
 
 def _figures(made: dict[str, Any], seconds: list[float]) -> dict[str, Any]:
-    """Seconds a score by round, and their median as scores a second."""
+    """Seconds per score by round, and their median as scores per second."""
     each = np.array(seconds) / (made["contexts"] * made["n_arms"])
     low, median, high = np.quantile(each, [0.25, 0.5, 0.75]).tolist()
     return {

@@ -129,7 +129,7 @@ def opened(name: str, path: Path) -> tuple[Process | None, dict[str, Any]]:
 def side_by_side(
     tasks: list[str], peers: list[str], rounds: int = 7, seconds: float = 0.3
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """For each work, every peer's seconds a step, in rounds that the workers take in turns.
+    """For each work, every peer's seconds per step, in rounds that the workers take in turns.
 
     The result is ``[work][peer]``: figures, or ``unable`` or ``failed`` with the reason. The
     first round is thrown away, as in ``measure.interleave``.
@@ -179,7 +179,7 @@ def _slow(answer: dict[str, Any]) -> bool:
 def _round(process: Process, seconds: float) -> dict[str, Any]:
     """One turn; a worker that says nothing for too long is stuck in a step."""
     within = WARM_UP_SECONDS + 4 * seconds + 2 * LONGEST + 10
-    late = f"more than {LONGEST:.0f} s a step"
+    late = f"more than {LONGEST:.0f} s per step"
     try:
         return process.ask("round", within=within, late=late, seconds=seconds, most=_MOST)
     except Gone as gone:
@@ -214,7 +214,7 @@ def _figures(answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 def table(found: dict[str, dict[str, Any]]) -> str:
     """One work's peers, the fastest first; those without a figure below, with the reason."""
-    lines = [f"{'peer':<20}{'µs a step':>11}{'quartiles':>21}{'regret':>9}{'chance':>8}  note"]
+    lines = [f"{'peer':<20}{'µs per step':>11}{'quartiles':>21}{'regret':>9}{'chance':>8}  note"]
     for name, row in sorted(found.items(), key=lambda item: item[1].get("median", np.inf)):
         if "median" not in row:
             why = next((f"{k}: {row[k]}" for k in ("unable", "failed") if k in row), "?")

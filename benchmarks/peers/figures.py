@@ -18,7 +18,7 @@ WORKS = {
     "B": "B: 20 of 60, d=6",
     "D": "D: K=20, d=100",
     "E": "E: hybrid, K=20",
-    "F": "F: changes found",
+    "F": "F: changes detected",
 }
 WHIM, PEER, LIMIT = LIGHT["curve-1"], LIGHT["reference"], LIGHT["curve-2"]
 _GREYS = ("#4b535b", "#6c757e", "#8d969e", "#a7aeb5")
@@ -45,7 +45,7 @@ def draw(content: dict[str, Any], folder: Path, kind: str = "svg") -> None:
 
 
 def live(found: dict[str, Any], limit: list[dict[str, Any]]) -> plt.Figure:
-    """A row a library, a panel a work: µs a step, quartiles as a line, the C loop as a mark."""
+    """One row per library, one panel per work: µs per step, quartiles as a line, the C loop."""
     loops = {row["what"].removeprefix("limit: "): row["theirs"] for row in limit}
     names = sorted(found["A"], key=lambda n: _place(found, n), reverse=True)
     size = (11, 0.6 + 0.27 * len(names))
@@ -76,7 +76,9 @@ def live(found: dict[str, Any], limit: list[dict[str, Any]]) -> plt.Figure:
         label.set(color=WHIM if name == "whim" else "black")
         label.set_fontweight("bold" if name == "whim" else "normal")
     figure.supxlabel(
-        "a step, select and update, in µs unless said; log scale; no dot: cannot do it", fontsize=9
+        "select and update, µs per step unless another unit is shown; log scale; "
+        "no dot: not supported",
+        fontsize=9,
     )
     return figure
 
@@ -139,7 +141,7 @@ def growth(points: dict[str, Any]) -> plt.Figure:
         axes.grid(axis="y", color=LIGHT["grid"], lw=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.set_title(f"A step's time over {axis}", loc="left", fontsize=10)
+        axes.set_title(f"Time per step over {axis}", loc="left", fontsize=10)
         low, high = np.log10(axes.get_ylim())
         ticks = 10.0 ** np.arange(np.ceil(low), np.floor(high) + 1)
         axes.set_yticks(ticks, map(_tick, ticks))

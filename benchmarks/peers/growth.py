@@ -19,7 +19,7 @@ from benchmarks.peers.works import GROWTH_ARMS, GROWTH_FEATURES
 __all__ = ["AXES", "run", "text"]
 
 AXES = {"K": GROWTH_ARMS, "d": GROWTH_FEATURES}
-PATIENCE = 0.2  # seconds a step; the next size takes ten times that
+PATIENCE = 0.2  # seconds per step; the next size takes ten times that
 FROM = {"K": 1000, "d": 50}  # below, the price of a call weighs more than the models
 PAIRS = [(k, 5) for k in GROWTH_ARMS] + [(10, d) for d in GROWTH_FEATURES[1:]]
 
@@ -43,7 +43,7 @@ def run(
                     gone[peer] = f"at {name}: {row.get('unable') or row.get('failed')}"
                 elif row["median"] > PATIENCE:
                     left.remove(peer)
-                    gone[peer] = f"{row['median']:.1f} s a step at {name}"
+                    gone[peer] = f"{row['median']:.1f} s per step at {name}"
     made = {axis: exponent(points, axis) for axis in AXES}
     pairs = PAIRS[:3] if quick else PAIRS
     return {"points": points, "exponents": made, "windows": [_windows(k, d) for k, d in pairs]}
@@ -76,7 +76,7 @@ def expected_mb(n_arms: int, d: int) -> float:
 
 
 def windows_mb(n_arms: int, d: int) -> float:
-    """PSLinUCBDisjoint with the score test by docs/math.md: two models and ten numbers an arm."""
+    """PSLinUCBDisjoint with the score test by docs/math.md: two models and ten numbers per arm."""
     return n_arms * (2 * (d * (d + 1) // 2 + d) + 10) * 8 / 1e6
 
 
@@ -112,12 +112,12 @@ def arms_mb(n_arms: int, d: int) -> dict[str, float]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """µs a step and MB added, a column a size; then whim's exponents and PSLinUCB's memory."""
+    """µs per step and MB added, one column per size; whim's exponents; PSLinUCB's memory."""
     parts = []
     for axis, sizes in AXES.items():
         names = [f"{axis}={size}" for size in sizes]
         points = [found["points"][name] for name in names]
-        for what, cell in (("µs a step", _time), ("MB added", added)):
+        for what, cell in (("µs per step", _time), ("MB added", added)):
             lines = [f"{what:<22}" + "".join(f"{name:>13}" for name in names)]
             for peer in points[0]:
                 cells = [cell(point.get(peer, {})) for point in points]

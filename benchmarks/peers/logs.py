@@ -115,12 +115,12 @@ def peers_replays(peers: list[str], rounds: int = 3, seconds: float = 10.0) -> d
 
 
 def text(found: dict[str, Any]) -> str:
-    """Conversion and replay, an event's time and events a second."""
+    """Conversion and replay: time per event, and events per second."""
     about = (
         f"{found['events']:,} events of {found['articles']} articles, {found['text_mb']:,.0f} MB"
     )
     lines = [f"{about} of R6A text; no peer reads R6A", ""]
-    lines.append(f"{'':<30}{'µs an event':>12}{'quartiles':>19}{'events/s':>12}")
+    lines.append(f"{'':<30}{'µs per event':>12}{'quartiles':>19}{'events/s':>12}")
     rows = dict(found["sides"].items())
     rows |= {f"replay by {name}": row for name, row in found["peers"].items()}
     for name, row in rows.items():

@@ -16,7 +16,7 @@ WORKS = ("A", "B", "D", "E", "F")
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Columns of numbers stand right, columns of words left."""
+    """Columns of numbers are right-aligned, columns of words left-aligned."""
     lines = [list(head), *map(list, rows)]
     columns = list(zip(*lines[1:], strict=True)) or [()] * len(lines[0])
     lines.insert(1, ["---:" if all(map(_figure, column)) else "---" for column in columns])
@@ -28,7 +28,7 @@ def _figure(cell: str) -> bool:
 
 
 def _number(value: float) -> str:
-    """Three figures, thousands parted."""
+    """Three significant figures, with commas between thousands."""
     if value == 0:
         return "0"
     places = max(0, 2 - int(np.floor(np.log10(abs(value)))))
@@ -61,7 +61,7 @@ def _bars(content: dict[str, Any]) -> str:
         wanted = bar.get("wanted", "").replace(">=", "≥ ").replace("<=", "≤ ")
         met = {True: "met", False: "**missed**", None: "not measured"}[bar["met"]]
         rows.append((bar["bar"], wanted, value, met, bar.get("note", "")))
-    return _table(("bar", "wanted", "found (quartiles)", "", "note"), rows)
+    return _table(("bar", "target", "measured (quartiles)", "", "note"), rows)
 
 
 def _machine(content: dict[str, Any]) -> str:
@@ -86,7 +86,7 @@ def _peers(content: dict[str, Any]) -> str:
 def _live(found: dict[str, Any]) -> str:
     names = _by_speed(found[WORKS[0]])
     rows = [(n, *(_spread(found[w].get(n), 1e6) for w in WORKS)) for n in names]
-    return _table(("µs a step (quartiles)", *WORKS), rows)
+    return _table(("µs per step (quartiles)", *WORKS), rows)
 
 
 def _live_ratios(found: dict[str, Any]) -> str:
@@ -122,7 +122,7 @@ def _batch(found: dict[str, Any]) -> str:
         times = ["–" if v is None else _number(v["found"]) for v in each]
         rows.append((name, speed, *times, row["note"]))
     faster = [f"{name} is faster, times" for name in own]
-    return _table(("library", "million scores a second", *faster, "how"), rows)
+    return _table(("library", "million scores per second", *faster, "how"), rows)
 
 
 def _growth(found: dict[str, Any], axis: str, memory: bool) -> str:
@@ -143,7 +143,7 @@ def _growth(found: dict[str, Any], axis: str, memory: bool) -> str:
         rows.append(("whim's models by the formula", *(_number(expected_mb(*s)) for s in sizes)))
     whys = [f"{peer}: {_why(row)}" for peer, row in points[-1].items() if "median" not in row]
     below = "\n\nNot tried further: " + "; ".join(whys) + "." if whys and not memory else ""
-    head = ("MB that the learner added" if memory else "µs a step", *names)
+    head = ("MB that the learner added" if memory else "µs per step", *names)
     return _table(head, rows) + below
 
 
@@ -189,7 +189,7 @@ def _logs(found: dict[str, Any]) -> str:
         speed = f"{1 / row['median']:,.0f}" if "median" in row else "–"
         note = f"{row['events']:,} events; {row['note']}" if "note" in row else _why(row)
         rows.append((f"replay by {name}", _spread(row, 1e6), speed, note))
-    return _table(("", "µs an event", "events a second", "how"), rows)
+    return _table(("", "µs per event", "events per second", "how"), rows)
 
 
 def _regret(found: list[dict[str, Any]]) -> str:

@@ -36,7 +36,7 @@ def _paper(name: str, steps: int) -> Task:
 
 
 def _front_page(steps: int) -> Task:
-    """Yahoo-like: 20 of 60 arms a decision, six features, clicks."""
+    """Yahoo-like: 20 of 60 arms per decision, six features, clicks."""
     rng = np.random.default_rng(1)
     n_arms, d = 60, 6
     X = np.concatenate([rng.dirichlet(np.ones(d - 1), steps), np.ones((steps, 1))], axis=1)

@@ -45,7 +45,7 @@ def mucb(params: Params) -> Reference:
 
 
 class _Explores(Reference):
-    """Two numbers a decision: whether to explore, and which arm."""
+    """Two numbers per decision: whether to explore, and which arm."""
 
     def __init__(self, oracle: Any, params: Params) -> None:
         super().__init__(lambda x: oracle.scores(x, all_arms()), oracle.update)

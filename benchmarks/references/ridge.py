@@ -51,7 +51,7 @@ def uniform(params: Params) -> Reference:
 
 
 def lints(params: Params) -> Reference:
-    """Thompson sampling: a draw an arm, or of the one model by the Cholesky factor of A."""
+    """Thompson sampling: one draw per arm, or one of the shared model by A's Cholesky factor."""
     rng, alpha = stream_of(params), params["alpha"]
     if params["payoff"] == "disjoint":
         oracle = oracle_of(oracles.LinUCBDisjointOracle, params, d=params["n_features"])

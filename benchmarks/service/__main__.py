@@ -56,7 +56,7 @@ def quartiles(values: list[float]) -> list[float]:
 
 
 def load(folder: Path, rounds: int, seconds: float) -> dict[str, Any]:
-    """Decisions a second and their 99th percentile, in turns with the no-op stacks."""
+    """Decisions per second and their 99th percentile, in turns with the no-op stacks."""
     found: dict[str, list[dict[str, Any]]] = {"whim": [], "noop": [], "bare": []}
     with (
         running.noop() as noop,
@@ -74,7 +74,7 @@ def load(folder: Path, rounds: int, seconds: float) -> dict[str, Any]:
                 one["cpu_us"] = 1e6 * (running.cpu(process) - before) / one["count"]
                 found[name].append(one)
             rates = ", ".join(f"{name} {found[name][-1]['rate']:.0f}" for name in sides)
-            say(f"  round {turn}, requests a second: {rates}")
+            say(f"  round {turn}, requests per second: {rates}")
     result: dict[str, Any] = {"rounds": rounds, "seconds": seconds}
     for name, ones in found.items():
         result[name] = {
@@ -106,7 +106,7 @@ def memory(folder: Path, decisions: int) -> dict[str, Any]:
 
 
 def recovery(folder: Path, decisions: int) -> dict[str, Any]:
-    """Rows a second of a start without snapshot: as many rewards as decisions."""
+    """Rows per second of a start without snapshot: as many rewards as decisions."""
     data = folder / "recovery"
     rng = np.random.default_rng(0)
     engine = Engine(data)
@@ -141,7 +141,7 @@ def recovery(folder: Path, decisions: int) -> dict[str, Any]:
 
 
 def undisturbed(folder: Path, seconds: float) -> dict[str, Any]:
-    """The 99th percentile while a rebuild, snapshots and the page are at work, and without."""
+    """The 99th percentile while a rebuild, snapshots and the dashboard are at work, and without."""
     data = folder / "memory"
     with running.service(data, "snapshot_seconds = 1000\n") as (port, _):
         drive(port, 2, 5000, 4)
@@ -164,7 +164,7 @@ def undisturbed(folder: Path, seconds: float) -> dict[str, Any]:
 
 
 def bars(parts: dict[str, Any]) -> list[tuple[str, float, str, float, bool]]:
-    """What was asked for, and what was found."""
+    """The bars: name, value, sign, target, and whether it is met."""
     found: list[tuple[str, float, str, float, bool]] = []
 
     def bar(name: str, value: float, sign: str, bound: float) -> None:
@@ -173,12 +173,12 @@ def bars(parts: dict[str, Any]) -> list[tuple[str, float, str, float, bool]]:
 
     if "load" in parts:
         got = parts["load"]
-        bar("decisions a second, of the no-op handler's", got["rate_of_noop"][0], ">=", 0.5)
+        bar("decisions per second, of the no-op handler's", got["rate_of_noop"][0], ">=", 0.5)
         bar("p99 at 32 connections, times the no-op's", got["p99_of_noop"][0], "<=", 3)
     if "memory" in parts:
         bar("memory at the end, times that after a third", parts["memory"]["growth"], "<=", 1.1)
     if "recovery" in parts:
-        bar("rows a second of a recovery", parts["recovery"]["rows_a_second"][0], ">=", 100_000)
+        bar("rows per second of a recovery", parts["recovery"]["rows_a_second"][0], ">=", 100_000)
     if "news" in parts:
         got = parts["news"]
         least = min(got["same_choices"].values()) / got["decisions"]
@@ -190,7 +190,7 @@ def bars(parts: dict[str, Any]) -> list[tuple[str, float, str, float, bool]]:
 
 
 def main() -> int:
-    """Run the parts that are asked for; keep the others of the last run."""
+    """Run the parts that were named; keep the others from the last run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="load,memory,recovery,undisturbed,news")
     parser.add_argument("--quick", action="store_true", help="small, and nothing is written")

@@ -90,7 +90,7 @@ def decisions(path: str, seed: int) -> Iterator[bytes]:
 async def drive(
     port: int, path: str, connections: int, seconds: float, seed: int
 ) -> dict[str, Any]:
-    """Drive for a while; requests a second, times, and how many failed."""
+    """Drive for a while; requests per second, times, and how many failed."""
     loop = asyncio.get_running_loop()
     each = [decisions(path, seed * 1000 + i) for i in range(connections)]
     protocols, waits = [], []
@@ -117,7 +117,7 @@ async def drive(
 
 
 def main() -> None:
-    """Drive, and print what was found as JSON."""
+    """Drive, and print the results as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("port", type=int)
     parser.add_argument("path")

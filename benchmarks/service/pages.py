@@ -48,7 +48,7 @@ def _load(parts: dict[str, Any]) -> str:
         ]
         for n, said in (("noop", "the same stack"), ("bare", "the bare route"))
     ]
-    head = ["32 connections", "requests a second", "p50, ms", "p99, ms", "µs of processor"]
+    head = ["32 connections", "requests per second", "p50, ms", "p99, ms", "µs of processor"]
     return _table(head, rows)
 
 
@@ -58,7 +58,7 @@ def _bars(parts: dict[str, Any]) -> str:
          "met" if fine else "**missed**"]
         for name, value, sign, bound, fine in bars(parts)
     ]  # fmt: skip
-    return _table(["bar", "wanted", "found", ""], rows)
+    return _table(["bar", "target", "measured", ""], rows)
 
 
 def _rest(parts: dict[str, Any]) -> str:
@@ -77,7 +77,7 @@ def _rest(parts: dict[str, Any]) -> str:
         rows.append(
             [
                 "recovery without a snapshot",
-                f"{_range(got['rows_a_second'])} rows a second, {got['rows']:,} rows",
+                f"{_range(got['rows_a_second'])} rows per second, {got['rows']:,} rows",
             ]
         )
     if "undisturbed" in parts:
@@ -102,7 +102,7 @@ def _rest(parts: dict[str, Any]) -> str:
                 f"{got['served_gain']:+.4f}; {alone:+.4f}; {mid:+.4f} [{low:+.4f}, {high:+.4f}]",
             ]
         )
-    return _table(["", "found (quartiles)"], rows)
+    return _table(["", "measured (quartiles)"], rows)
 
 
 def _when(parts: dict[str, Any]) -> str:

@@ -1,1 +1,1 @@
-"""One file a peer: how it is asked to do each work, in the fastest way that it offers."""
+"""One file per peer: how it does each work, in the fastest way that it offers."""

@@ -30,8 +30,8 @@ NOTES = {
     "A": "LipschitzContextualAgent, blocks of arm x context, UCB of 1,000 draws; "
     "ContextualAgent where that is faster",
     "B": "ContextualAgent, its UCB policy called with the candidates' arms",
-    "C": "ContextualAgent with Thompson sampling (one draw), all contexts in a pull: choices only, "
-    "float64",
+    "C": "ContextualAgent with Thompson sampling (one draw), all contexts in one pull: "
+    "choices only, float64",
     "D": "ContextualAgent, one regression per arm, UCB of 1,000 draws",
     "E": "LipschitzContextualAgent, blocks of arm x context and item x context",
     "F": f"as A, StabilizedForgetting({_KEEP}) at every update",
@@ -106,7 +106,7 @@ def learner(task: Task) -> _Shared | _Disjoint:
 def batch(
     X: np.ndarray, n_arms: int, history: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> Callable[[], list[int]]:
-    """One draw a score: the bound's 1,000 would not fit in memory."""
+    """One draw per score: the 1,000 of a bound would not fit in memory."""
     arms = [Arm(i, learner=NormalRegressor(alpha=1.0, beta=1.0)) for i in range(n_arms)]
     agent = ContextualAgent(arms, ThompsonSampling(), random_seed=0)
     contexts, chosen, rewards = history

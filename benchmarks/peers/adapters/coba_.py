@@ -57,7 +57,7 @@ def start() -> None:
 
 
 class _Log:
-    """The log as the evaluator reads it: one mapping an event."""
+    """The log as the evaluator reads it: one mapping per event."""
 
     params: dict[str, str] = {}  # noqa: RUF012
 

@@ -1,4 +1,4 @@
-"""contextualbandits: LinUCB with rank-one updates, a row of each array a step."""
+"""contextualbandits: LinUCB with rank-one updates, one row of each array per step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MABWiser: LinUCB, one ``predict`` and one ``partial_fit`` a step, in one process."""
+"""MABWiser: LinUCB, one ``predict`` and one ``partial_fit`` per step, in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""obp: LinUCB with rank-one updates, one decision a call."""
+"""obp: LinUCB with rank-one updates, one decision per call."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def learner(task: Task) -> _LinUCB:
 def batch(
     X: np.ndarray, n_arms: int, history: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> Callable[[], list[int]]:
-    """There is no batch: one decision a context."""
+    """There is no batch: one decision per context."""
     made = _LinUCB(n_arms, X.shape[1], 1.0)
     made.policy.batch_size = len(history[0])  # it copies every arm's matrix a batch
     for x, arm, reward in zip(*history, strict=True):

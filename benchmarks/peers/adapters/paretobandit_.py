@@ -14,7 +14,7 @@ _FORGET = 0.997  # its router's default
 NOTES = {
     "A": "DisjointLinUCBPolicy",
     "B": "DisjointLinUCBPolicy, candidates",
-    "C": "DisjointLinUCBPolicy, one select_arm a context: choices only",
+    "C": "DisjointLinUCBPolicy, one select_arm per context: choices only",
     "D": "DisjointLinUCBPolicy",
     "E": "no shared coefficients",
     "F": f"DisjointLinUCBPolicy, forgetting_factor {_FORGET}, wider bounds for stale arms",

@@ -56,7 +56,7 @@ class _Bandit:
                 kept.append(value)
 
     def _memory(self) -> dict[str, object]:
-        """The caller keeps what was chosen and got; the library finds the changes in it."""
+        """The caller keeps what was chosen and got; the library detects the changes in it."""
         longest = min(_MEMORY, self.mab.actions_manager.maximum_memory_length)
         for kept in self.past:
             del kept[: max(0, len(kept) - longest)]
@@ -69,7 +69,7 @@ class _Bandit:
 
 
 def learner(task: Task) -> _Bandit:
-    """Gaussian for rewards, Bernoulli for clicks and where changes are to be found."""
+    """Gaussian for rewards, Bernoulli for clicks and where changes are to be detected."""
     if task.name == "E":
         raise Unable(NOTES["E"])
     if task.name not in _compiled:

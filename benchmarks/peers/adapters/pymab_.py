@@ -15,7 +15,7 @@ from benchmarks.peers.task import Task, Unable
 NOTES = {
     "A": "LinUCBPolicy, l2 = 1, the same row for every arm",
     "B": "no candidates: LinUCBPolicy of all 60 with rows of zeros for those off the page",
-    "C": "LinUCBPolicy, one select_action a context: choices only",
+    "C": "LinUCBPolicy, one select_action per context: choices only",
     "D": "as A",
     "E": "no shared coefficients",
     "F": "CUSUMUCBPolicy, which takes no contexts: its contextual policies do not forget",

@@ -10,13 +10,13 @@ from contextualbandits.evaluation import evaluateRejectionSampling
 from contextualbandits.online import LinUCB
 
 NOTES = {
-    "replay": "evaluateRejectionSampling of LinUCB, one event a batch, from the log's start; "
+    "replay": "evaluateRejectionSampling of LinUCB, one event per batch, from the log's start; "
     "no candidates: a log of choices among all 60"
 }
 
 
 def replay(path: Path, events: int) -> tuple[float, int, int]:
-    """One event a batch: its default of ten would decide with an old model."""
+    """One event per batch: its default of ten would decide with an old model."""
     with np.load(path) as log:
         X, arm = log["contexts"][:events], log["any_arm"][:events]
         reward, n_arms, alpha = log["any_reward"][:events], int(log["n_arms"]), float(log["alpha"])

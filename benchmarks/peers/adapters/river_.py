@@ -1,4 +1,4 @@
-"""river: LinUCB with a Bayesian regression an arm, and detectors that nobody wired to it.
+"""river: LinUCB with one Bayesian regression per arm, and detectors that are not joined to it.
 
 A context is a dict in river; making it from the floats is part of the user's cost. Its prior and
 noise stay at their defaults: the width of the bound is no parameter there.
@@ -18,7 +18,7 @@ NOTES = {
     "B": "LinUCBDisjoint, candidates passed to pull",
     "C": "LinUCBDisjoint, best arm only, one context after the other",
     "D": "LinUCBDisjoint, all arms",
-    "F": "LinUCBDisjoint; glued by us: ADWIN an arm on the residual, a new model on drift",
+    "F": "LinUCBDisjoint; joined by us: one ADWIN per arm on residuals, a new model on drift",
 }
 
 
@@ -61,7 +61,7 @@ def learner(task: Task) -> _LinUCB:
 def batch(
     X: np.ndarray, n_arms: int, history: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> Callable[[], list[int]]:
-    """There is no batch: one pull a context."""
+    """There is no batch: one pull per context."""
     made = _LinUCB(n_arms)
     for x, arm, reward in zip(*history, strict=True):
         made.policy.update(int(arm), dict(enumerate(x.tolist())), float(reward))

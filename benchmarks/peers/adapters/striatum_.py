@@ -12,10 +12,10 @@ from striatum.storage import Action, MemoryActionStorage, MemoryHistoryStorage, 
 from benchmarks.peers.task import Task, Unable
 
 NOTES = {
-    "A": "LinUCB with its memory storages",
+    "A": "LinUCB, stored in memory",
     "B": "no candidates: LinUCB of all 60 with zeros as the contexts of those off the page",
-    "C": "one get_action a context: choices only",
-    "D": "LinUCB with its memory storages",
+    "C": "one get_action per context: choices only",
+    "D": "LinUCB, stored in memory",
     "E": "no shared coefficients",
     "F": "no policy that forgets or detects changes",
 }

@@ -162,7 +162,7 @@ def batch(
     history: tuple[np.ndarray, np.ndarray, np.ndarray],
     calls: type[Calls] = Calls,
 ) -> Callable[[], list[int]]:
-    """There is no batch: one prediction a context."""
+    """There is no batch: one prediction per context."""
     made = _Fixed(calls, n_arms, X.shape[1], "--cb_type dm")
     for x, arm, reward in zip(*history, strict=True):
         made.now = made.example(x)

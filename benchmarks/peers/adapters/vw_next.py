@@ -102,7 +102,7 @@ def learner(task: Task) -> _Fixed | _Lines:
 def batch(
     X: np.ndarray, n_arms: int, history: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> Callable[[], list[int]]:
-    """There is no batch: one prediction a context."""
+    """There is no batch: one prediction per context."""
     made = _Fixed(n_arms, X.shape[1])
     for x, arm, reward in zip(*history, strict=True):
         made.now = made.parse(made.text % tuple(x.tolist()))

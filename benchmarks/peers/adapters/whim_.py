@@ -15,7 +15,7 @@ NOTES = {
     "C": "LinUCBDisjoint.scores_many: every score, float64",
     "D": "LinUCBDisjoint",
     "E": "LinUCBHybrid",
-    "F": "PSLinUCBDisjoint as it comes: score test, looking again",
+    "F": "PSLinUCBDisjoint with its defaults: score test, revisits",
 }
 
 

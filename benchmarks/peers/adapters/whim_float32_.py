@@ -8,7 +8,7 @@ from benchmarks.peers.adapters import whim_
 
 NOTES = {
     "A": "LinUCBDisjoint",
-    "C": 'LinUCBDisjoint(scoring="float32").scores_many: every score, given as float64',
+    "C": 'LinUCBDisjoint(scoring="float32").scores_many: every score, returned as float64',
 }
 learner = whim_.learner
 batch = partial(whim_.batch, scoring="float32")
