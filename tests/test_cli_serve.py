@@ -361,7 +361,7 @@ def test_the_demo_from_start_to_end(tmp_path: Path) -> None:
     assert "sport bores everybody" in done.stdout
     assert re.search(r"click rate +\d+\.\d% of .* with whim", done.stdout)
     assert re.search(r"changes +\d of 4 detected", done.stdout)
-    assert done.stderr == ""
+    assert done.stderr in ("", demo._FIRST_START + "\n")  # a first start compiles
     found = json.loads(said("rebuild", "--data", str(data), "--json"))["spaces"]
     assert found[0]["space"] == "newspaper"
     assert found[0]["rows"] > 100

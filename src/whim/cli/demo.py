@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _RATE = 120  # readers per second
 _BEAT = 0.1  # seconds: readers who come within it are sent together
 _PORT = 8126
+_COMPILING = 300.0  # seconds: with an empty cache the service compiles before it answers
+_PATIENCE = 5.0  # seconds before we say why it takes so long
+_FIRST_START = "starting the service; the first start on a machine compiles, about a minute"
 
 
 def demo(
@@ -36,7 +39,7 @@ def demo(
         int | None, typer.Option(min=0, max=65535, help="Default 8126, or any if that is taken.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the data here, not just for now.")
+        Path | None, typer.Option(metavar="DIR", help="Keep the data here. Default: delete it.")
     ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep serving afterwards, until Ctrl-C.")
@@ -46,9 +49,9 @@ def demo(
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the readers.")] = 0,
 ) -> None:
-    """Start the service, let readers come whose interests change, and watch it detect them.
+    """Start the service with simulated readers whose interests change, and show what it detects.
 
-    Real HTTP, a real log; nothing but the readers is simulated.
+    HTTP, the log and the dashboard are real; only the readers are simulated.
     """
     from whim.cli.serve import needed
 
@@ -81,7 +84,7 @@ def _free(port: int | None) -> int:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """End in good order on a signal, too: the service is a child."""
+    """Shut down cleanly on a signal, too: the service is a child process."""
 
     def end(number: int, _: Any) -> None:
         raise SystemExit(128 + number)
@@ -115,11 +118,14 @@ def _service(folder: Path, data: Path, port: int) -> Iterator[tuple[str, subproc
             _stop(process)
 
 
-def _address(process: subprocess.Popen[str], log: Path, within: float = 120.0) -> str:
+def _address(process: subprocess.Popen[str], log: Path, within: float = _COMPILING) -> str:
     assert process.stdout is not None
-    end = time.monotonic() + within
-    while time.monotonic() < end:
+    began, noted = time.monotonic(), False
+    while time.monotonic() - began < within:
         if not select.select([process.stdout], [], [], 0.5)[0]:
+            if not noted and time.monotonic() - began > _PATIENCE:
+                typer.echo(_FIRST_START, err=True)
+                noted = True
             continue
         words = process.stdout.readline().split()
         if not words:  # it ended
@@ -142,7 +148,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
 
 
 def _browse(url: str) -> bool:
-    """Open a browser if there is a screen with somebody before it."""
+    """Open a browser if there is a display and a terminal."""
     screen = sys.platform in ("darwin", "win32") or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )
@@ -157,7 +163,7 @@ def _browse(url: str) -> bool:
 
 
 class _Show:
-    """Readers who come, what they are shown, and a line for all that changes."""
+    """The readers, what they are shown, and one line for each change."""
 
     def __init__(self, url: str, seconds: float, seed: int) -> None:
         from whim.cli.readers import Newspaper
@@ -166,7 +172,7 @@ class _Show:
         self._paper = Newspaper(seconds, self._shifted, seed=seed)
         self._space = ""
         self._began = 0.0
-        self._open: dict[str, float] = {}  # changes that are not found yet
+        self._open: dict[str, float] = {}  # changes that are not detected yet
         self._made = self._found = self._false = 0
         self._shown = {"whim": [0, 0.0], "holdback": [0, 0.0]}
         self._due: list[tuple[float, str, float]] = []
@@ -176,11 +182,12 @@ class _Show:
         from whim.cli.readers import CONFIG
         from whim.client import AsyncClient
 
-        async with AsyncClient(self._url, timeout=10.0) as client:
+        async with AsyncClient(self._url, timeout=_COMPILING) as client:
             taken = {info.name for info in await client.spaces()}
             names = ["newspaper", *(f"newspaper-{i}" for i in range(2, len(taken) + 2))]
             self._space = next(name for name in names if name not in taken)
             await client.create(self._space, **CONFIG)
+        async with AsyncClient(self._url, timeout=10.0) as client:
             page = f"{self._url}/spaces/{self._space}"
             opened = not no_browser and _browse(page)
             typer.echo(f"{'opened' if opened else 'open'} {page}\n")
@@ -213,7 +220,7 @@ class _Show:
         await asyncio.sleep(2 * _BEAT)  # for a change that the last reward revealed
 
     async def _serve(self, client: AsyncClient, count: int) -> None:
-        """What the readers of a beat are shown, and what will come of it."""
+        """What the readers of a beat are shown, and the rewards that will follow."""
         from whim.cli.readers import SECTIONS
         from whim.client import Answer
 
@@ -264,7 +271,7 @@ class _Show:
         typer.echo(f"{now:6.1f} s  → detected: {arm}, {now - since:.1f} s after{moved}")
 
     def summary(self) -> None:
-        """What came of it all."""
+        """Print click rates and how many changes were detected."""
         (n, clicks), (held, held_clicks) = self._shown["whim"], self._shown["holdback"]
         if not n or not held:
             return
