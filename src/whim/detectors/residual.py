@@ -10,6 +10,7 @@ from typing import Any
 
 from whim import checks
 from whim.errors import InvalidInputError, WhimError
+from whim.extras import install
 
 _RIVER = {"page-hinkley": "PageHinkley", "adwin": "ADWIN"}
 
@@ -21,7 +22,7 @@ class Cusum:
     Attributes
     ----------
     drift
-        k >= 0, in standard deviations: half the shift that is to be found soonest.
+        k >= 0, in standard deviations: half the shift that is to be detected soonest.
     threshold
         h > 0, in standard deviations; infinity never fires.
 
@@ -104,7 +105,7 @@ class RiverDetector:
 
     @property
     def threshold(self) -> float:
-        """What Page-Hinkley's statistic exceeded; 0 for ADWIN, whose bound river does not tell."""
+        """What Page-Hinkley's statistic exceeded; 0 for ADWIN, whose bound river does not give."""
         return float(getattr(self._made, "threshold", 0.0))
 
 
@@ -128,7 +129,7 @@ def _river(kind: str, settings: Mapping[str, Any]) -> Any:
     except ImportError as error:
         raise WhimError(
             f"detector {kind!r} needs the package river, which is not installed: "
-            "pip install 'whim[detectors]'"
+            + install("detectors")
         ) from error
     try:
         made = getattr(drift, _RIVER[kind])(**settings)

@@ -35,7 +35,7 @@ class LinUCBWatched(Reporting, RidgePolicy):
         α >= 0: how many widths of optimism.
     detector
         ``"cusum"``: two-sided CUSUM of residuals divided by their running standard deviation.
-        ``"page-hinkley"``, ``"adwin"``: those of river (``pip install 'whim[detectors]'``), on
+        ``"page-hinkley"``, ``"adwin"``: those of river (the extra ``detectors``), on
         residuals as they are.
     settings
         The detector's parameters by name: ``drift`` and ``threshold`` (``whim.detectors.Cusum``),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from whim.errors import InvalidInputError
+from whim.extras import install
 from whim.types import F64, I64
 
 _BLOCK = 4096  # items at a time
@@ -19,7 +20,7 @@ def _package(name: str) -> Any:
     except ImportError as error:
         raise InvalidInputError(
             "groups must be 'given' without scikit-learn, which finds them and is not installed: "
-            f"pip install whim[features] ({error})."
+            f"{install('features')} ({error})."
         ) from None
 
 
