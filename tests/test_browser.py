@@ -1,4 +1,4 @@
-"""The page in a real browser: what is found appears by itself; nothing goes wrong, or elsewhere."""
+"""The dashboard in a real browser: changes appear without a reload, and no request leaves."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_nothing_there_yet(service: Service, visit: Callable[..., Page]) -> None
     expect(page.get_by_role("link", name="quiet")).to_be_visible()  # by itself
     page.get_by_role("link", name="quiet").click()
     expect(page.get_by_role("heading", name="No decision yet")).to_be_visible()
-    expect(page.get_by_text("None found so far.")).to_be_visible()
+    expect(page.get_by_text("No changes detected yet.")).to_be_visible()
     visited.shot("space-empty")
     drive(service, "quiet", 1, before, ["first"])
     expect(page.get_by_role("heading", name="No decision yet")).to_be_hidden()
@@ -277,7 +277,7 @@ def test_the_login(tmp_path: Path, visit: Callable[..., Page]) -> None:
         visited = visit(made)
         page = visited.open("/spaces/demo")
         assert urlsplit(page.url).path == "/login"
-        for key, said in (("nonsense", "not in force"), (other, "scope read")):
+        for key, said in (("nonsense", "unknown or revoked"), (other, "scope read")):
             page.get_by_label("Key").fill(key)
             page.get_by_role("button", name="Log in").click()
             expect(page.get_by_role("alert")).to_contain_text(said)
@@ -312,13 +312,13 @@ def test_a_service_that_takes_nothing_more_says_so(
                 break
         assert made.ask("GET", "/healthz")[0] == 503
         alert = page.get_by_role("alert").first
-        expect(alert).to_contain_text("takes nothing more")  # by itself
+        expect(alert).to_contain_text("accepts no more requests")  # by itself
         expect(page.locator(".arms")).to_be_visible()
         page.reload()
         expect(page.get_by_role("alert")).to_contain_text("cannot be written")  # once
         visited.shot("failed")
         visited.open("/")
-        expect(page.get_by_role("alert")).to_contain_text("takes nothing more")
+        expect(page.get_by_role("alert")).to_contain_text("accepts no more requests")
         expect(page.get_by_role("link", name="demo")).to_be_visible()
         visited.allowed = ("503",)
         made.stop(signal.SIGKILL)

@@ -35,7 +35,7 @@ class _Guarded:
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *_HEADERS]
-            with contextlib.suppress(OSError, RuntimeError):  # the caller has gone meanwhile
+            with contextlib.suppress(OSError, RuntimeError):  # the caller has disconnected
                 await send(message)
 
         page = self._inner

@@ -26,7 +26,7 @@ async def fields(request: Request) -> dict[str, str]:
             if len(body) > _MOST:
                 raise InvalidInputError(f"the form must have at most {_MOST} bytes, got more.")
     except ClientDisconnect:
-        raise InvalidInputError("the form must come whole.") from None
+        raise InvalidInputError("the form must be complete.") from None
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
     except ValueError:
@@ -48,7 +48,7 @@ def local(path: str) -> str:
 
 
 def path_of(url: str) -> str:
-    """The path of the page that a part was asked for, as the browser names it.
+    """The path of the page that a request for a part came from, as the browser names it.
 
     >>> path_of("http://localhost:8126/spaces/news?sort=arm"), path_of("http://["), path_of("")
     ('/spaces/news', '/', '/')

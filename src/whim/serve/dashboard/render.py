@@ -91,6 +91,7 @@ def problem_page(error: Exception) -> Response:
     """A page that says why no other can be shown."""
     problem = problem_of(error)
     if problem is None:
-        return error_page(500, "Something went wrong", "The fault is ours; the log says more.")
+        message = "The fault is in the service; its log has the details."
+        return error_page(500, "Something went wrong", message)
     title = _TITLES.get(problem.status, "This cannot be shown")
     return error_page(problem.status, title, problem.problem.message)

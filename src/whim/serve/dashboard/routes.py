@@ -62,7 +62,7 @@ class _WrongError(Exception):
 
 
 def _in_words(view: View) -> View:
-    """Let a view fail in words: a whole page, or a part of one where htmx asked."""
+    """Show a view's error as a message: a whole page, or a part of one for htmx."""
 
     @functools.wraps(view)
     async def answer(request: Request) -> Response:
@@ -228,7 +228,7 @@ async def _whatif(request: Request) -> Response:
 
 
 def _show_job(name: str, key: str, job: Job | None) -> Response:
-    problem = "This replay is no longer known here: ask again." if job is None else None
+    problem = "This replay is no longer stored. Start it again." if job is None else None
     done = job is not None and job.state == JobState.DONE
     result = views.compared(job.result) if job is not None and done else None
     return _part(
@@ -244,7 +244,7 @@ async def _job(request: Request) -> Response:
 async def _job_series(request: Request) -> Response:
     job = _service(request).job(request.path_params["job"])
     if job is None:
-        raise NotFoundError("this what-if is gone: ask again.")
+        raise NotFoundError("this what-if is no longer stored: start it again.")
     if job.state != JobState.DONE:
         raise NotFoundError("this what-if is not done yet.")
     return _numbers({name: job.result[name]["curve"] for name in ("logged", "whatif")})
@@ -267,7 +267,7 @@ async def _login(request: Request) -> Response:
     onward, token = forms.local(fields.get("next", "/")), fields.get("key", "").strip()
     key = service.keys.check(token) if token and service.keys.any else None
     if service.keys.any and key is None:
-        return _login_page(onward, "This key is not in force.", 401)
+        return _login_page(onward, "This key is unknown or revoked.", 401)
     if key is not None and not key.allows("read"):
         return _login_page(onward, "This key does not have the scope read.", 403)
     answer = RedirectResponse(onward, 303, NO_STORE)

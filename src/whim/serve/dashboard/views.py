@@ -176,13 +176,13 @@ def config(engine: Engine, name: str) -> dict[str, Any]:
     rules = current.rewards
     lines = [
         ("Policy", current.policy),
-        ("Parameters", _pairs(current.params) or "as the policy has them"),
+        ("Parameters", _pairs(current.params) or "the policy’s defaults"),
         ("Context", _features(current.context)),
         ("Items", _features(current.items)),
         (
             "Rewards",
-            f"waited for {duration(rules.wait_seconds)}; {rules.default:g} when none came; "
-            + ("the first counts" if rules.combine == "earliest" else "all are added up"),
+            f"wait {duration(rules.wait_seconds)}; {rules.default:g} if none comes; "
+            + ("the first one counts" if rules.combine == "earliest" else "all are summed"),
         ),
         ("Explores", percent(current.explore) if current.explore else "never"),
         ("Holdback", _holdback(current)),
@@ -201,7 +201,7 @@ def _features(features: wire.Features) -> str:
     if features.size:
         parts.append(f"a vector of {features.size}")
     if features.rest:
-        parts.append(f"the rest hashed to {features.rest}")
+        parts.append(f"other features hashed into {features.rest} places")
     if features.constant:
         parts.append("a constant 1")
     return ", ".join(parts) or "none"
@@ -210,7 +210,7 @@ def _features(features: wire.Features) -> str:
 def _holdback(config: wire.SpaceConfig) -> str:
     by = "the first candidate" if config.baseline == "first" else "a random candidate"
     if config.shadow:
-        return f"shadow: always {by}, the policy learns"
+        return f"shadow: always {by}; the policy only learns"
     return f"{percent(config.holdback)}, which get {by}" if config.holdback else "none"
 
 

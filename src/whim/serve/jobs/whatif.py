@@ -1,7 +1,7 @@
 """``run``: what another policy would have earned on a space's own log, beside what was earned.
 
-The log is folded under the other configuration, as a rebuild would fold it: delays, ends of
-waiting and all. At each decision it is asked what it would have shown, before it learns of it.
+The log is replayed under the other configuration, as a rebuild would do it, with delays and
+expired waits. At each decision the other configuration makes its choice before it learns.
 Its value is then estimated from the logged probabilities (SNIPS): a decision counts with the
 probability that the other one gives to what was shown, over that which it had. The same
 configuration gives what was logged. It runs in a process of its own, with no engine.
@@ -63,7 +63,7 @@ def run(
 
 
 class _Replay:
-    """The fold of a log under another configuration, asked at every decision."""
+    """The state of a space under another configuration, which chooses at every decision."""
 
     def __init__(
         self, config: wire.SpaceConfig, in_force: list[tuple[int, int, wire.SpaceConfig]]
@@ -250,28 +250,28 @@ def _warnings(replay: _Replay, n: int, unfair: int, effective: float) -> list[st
         return ["No decision of this space is closed yet, so there is nothing to replay."]
     if unfair == n:
         warnings.append(
-            "The space never explores: only decisions on which both agree can be judged, so the "
-            "estimate leans towards what was shown and may be far from the truth."
+            "The space never explores: only decisions on which both agree can be evaluated, so the "
+            "estimate is biased towards what was shown and may be far off."
         )
     elif unfair:
         warnings.append(
             f"On {unfair} of {n} decisions some candidates had no chance to be shown: there, only "
-            "what both agree on can be judged, and the estimate leans towards what was shown."
+            "agreement can be evaluated, and the estimate is biased towards what was shown."
         )
     if replay.late:
         warnings.append(
-            "The beginning of the log is gone (retention): the other policy starts from nothing "
-            "where the log begins now, which the logged one did not."
+            "The beginning of the log was removed (retention): the what-if learns from the "
+            "remaining rows only, while the logged policy had learnt from all of them."
         )
     if replay.drew:
         warnings.append(
-            "The logged policy draws its choices by itself, and the logged probabilities do not "
-            "know of these draws: the estimate leans towards what was shown."
+            "The logged policy randomises its own choices, and the logged probabilities do not "
+            "include that: the estimate is biased towards what was shown."
         )
     if effective < _FEW:
         warnings.append(
-            f"The estimate stands on the equivalent of {effective:.0f} decisions only: take it as "
-            "a hint. More exploration, or a longer log, would tell more."
+            f"The effective sample size is only {effective:.0f} decisions: take the estimate as a "
+            "hint. More exploration, or a longer log, would make it more precise."
         )
     if replay.skipped:
         warnings.append(f"{replay.skipped} decisions do not fit these features and were left out.")

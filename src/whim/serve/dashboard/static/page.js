@@ -1,4 +1,4 @@
-// The page's own script: theme, refreshing, the stream of changes, charts. No inline code anywhere.
+// The dashboard's script: theme, refreshing, the stream of changes, charts. No inline code anywhere.
 "use strict";
 
 (() => {
@@ -20,7 +20,7 @@
   }
   dark.addEventListener("change", () => redraw());
 
-  // -- refreshing: every two seconds while somebody looks -----------------------------------
+  // -- refreshing: every two seconds while the tab is visible ---------------------------------
 
   const EVERY = 2000;
   let live = true;
@@ -77,7 +77,7 @@
       if (!(change.seq > latest)) return;
       latest = change.seq;
       const arm = change.arm === null ? "all arms" : change.arm;
-      document.getElementById("said").textContent = "A change of interest was found: " + arm;
+      document.getElementById("said").textContent = "Change of interest detected: " + arm;
       if (live) {
         htmx.trigger(document.body, "whim:change");
         for (const chart of charts.values()) if (chart.kind === "rates") load(chart);
@@ -107,7 +107,7 @@
   // -- charts -------------------------------------------------------------------------------
 
   const charts = new Map();
-  const TIMES = [  // step; how a tick is told, then at a new year, month, day, hour, minute, second
+  const TIMES = [  // step; format of a tick, then at a new year, month, day, hour, minute, second
     [31536000, "{YYYY}", null, null, null, null, null, null, 1],
     [2419200, "{MMM}", "\n{YYYY}", null, null, null, null, null, 1],
     [86400, "{D} {MMM}", "\n{YYYY}", null, null, null, null, null, 1],
@@ -163,7 +163,7 @@
     const data = columns(chart);
     if (!document.contains(chart.box)) return;
     if (!data[0].length) {
-      message(chart, "Nothing to draw yet: no decision has settled.");
+      message(chart, "Nothing to draw yet: no decision is closed.");
       return;
     }
     if (chart.kind === "rates")
@@ -188,21 +188,21 @@
     const names = chart.kind === "rates" ? [chart.box.dataset.name, "holdback"] : ["actual", "what-if"];
     const inks = chart.kind === "rates" ? ["policy", "holdback"] : ["policy", "other"];
     const number = (v) => (v === null || v === undefined ? "–" : v.toFixed(3));
-    const told = (plot, v, s, i) => {
+    const text = (plot, v, s, i) => {
       if (v === null || v === undefined || i === null || i === undefined) return "–";
       return number(v) + " [" + number(plot.data[s + 1][i]) + ", " + number(plot.data[s + 2][i]) + "]";
     };
     const few = (plot) => plot.data[0].length < 3;  // too few for a line to be seen
     const end = (i) => ({ class: "end", stroke: colour(inks[i], 0), width: 0, spanGaps: true, points: { show: false } });
     const line = (i) => [
-      { label: names[i], stroke: colour(inks[i]), width: 2, value: told, spanGaps: true, points: { show: few, size: 7 } },
+      { label: names[i], stroke: colour(inks[i]), width: 2, value: text, spanGaps: true, points: { show: few, size: 7 } },
       end(i), end(i),
     ];
     const axis = { stroke: colour("tick"), grid: { stroke: colour("grid"), width: 1 }, ticks: { stroke: colour("grid"), width: 1 }, font: "13px system-ui, sans-serif" };
     const made = {
       width: chart.box.clientWidth,
       height: chart.box.clientWidth < 500 ? 240 : 300,
-      series: [{ label: "at", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" }, ...line(0), ...(two ? line(1) : [])],
+      series: [{ label: "time", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" }, ...line(0), ...(two ? line(1) : [])],
       bands: [
         { series: [3, 2], fill: colour(inks[0], 0.16) },
         ...(two ? [{ series: [6, 5], fill: colour(inks[1], 0.16) }] : []),
