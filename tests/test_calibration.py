@@ -41,4 +41,4 @@ def test_jobs_change_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert found[0].tables == found[1].tables
     assert found[0].tables != found[2].tables
     assert len(found[0].tables[0].rows) == 12
-    assert found[0].summary.startswith("Of 12 cells 12 have 0.1 to 2 times the false alarms")
+    assert found[0].summary.startswith("Of 12 cells 12 have 0.1 to 2 times the requested")

@@ -42,7 +42,7 @@ def at_the_end(policy: whim.Policy, log: Log, scheme: str = "uniform") -> whim.P
     how = replaying.Plan(scheme, 1.0, 0, BINS, log.n_events, 0.0)
     follower = Follower(policy, log.arms, np.asarray(log.item_arm, np.int64), log.item_features)
     for block in replaying._blocks(log, how, 0):
-        follower.go(block.stretch)
+        follower.go(block.batch)
     return policy
 
 
@@ -325,8 +325,8 @@ def test_a_sample_keeps_its_share_in_order(tmp_path: Path) -> None:
     how = replaying.Plan("uniform", 0.1, 0, 4, log.n_events, 0.0)
     [block] = replaying._blocks(log, how, 0)
     assert (np.diff(block.at) > 0).all()
-    np.testing.assert_array_equal(block.stretch.X, log.context[block.at])
-    assert block.stretch.mode == MATCH
+    np.testing.assert_array_equal(block.batch.X, log.context[block.at])
+    assert block.batch.mode == MATCH
 
 
 def test_the_first_part_alone(tmp_path: Path) -> None:
@@ -529,4 +529,4 @@ def test_tables_figures_and_files(tmp_path: Path, logs: dict[str, Log]) -> None:
 
 def test_full_logs_are_walked_with_every_reward_known(logs: dict[str, Log]) -> None:
     how = replaying.Plan("full", 1.0, 0, 1, logs["full"].n_events, 0.0)
-    assert next(iter(replaying._blocks(logs["full"], how, 0))).stretch.mode == ONE
+    assert next(iter(replaying._blocks(logs["full"], how, 0))).batch.mode == ONE

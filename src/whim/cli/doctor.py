@@ -75,7 +75,7 @@ def _usable_cores() -> int:
 
 
 def _blas() -> list[dict[str, Any]] | None:
-    """The libraries that numpy multiplies matrices with; None where that cannot be told."""
+    """The libraries that numpy multiplies matrices with; None where that is unknown."""
     if find_spec("threadpoolctl") is None:
         return None
     from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
@@ -106,7 +106,7 @@ def _lines(checks: dict[str, Any]) -> list[str]:
     lines = [f"{name:<10} {number}" for name, number in checks["versions"].items()]
     lines.append(f"platform   {checks['platform']}")
     if cache["folder"] is None:
-        lines.append("cache      none can be written, so each process compiles anew: set "
+        lines.append("cache      none can be written, so each process compiles again: set "
                      "WHIM_CACHE_DIR to a folder that can")  # fmt: skip
     else:
         lines.append(f"cache      {cache['folder']} ({cache['megabytes']:.1f} MB, "

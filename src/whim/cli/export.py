@@ -1,4 +1,4 @@
-"""``whim export``: what happened in a space of a service, as a file for others."""
+"""``whim export``: a space's decisions and rewards, as a file for other tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from whim.cli.options import DATA, DataDir, Json
 
 
 def export(
-    space: Annotated[str, typer.Option("--space", help="Which space.")],
+    space: Annotated[str, typer.Option("--space", help="The space to export.")],
     out: Annotated[Path, typer.Option("--out", help="The file to make; a folder for a log.")],
     data: DataDir = DATA,
     format: Annotated[
@@ -29,9 +29,9 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace what is there already.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a space's decisions and what came of them to a file; the service may run meanwhile.
+    """Write a space's decisions and their rewards to a file; the service may be running.
 
-    Whatever goes wrong, nothing half-made is left under the name.
+    If anything goes wrong, no incomplete file is left behind.
     """
     from whim.cli.progress import bar
     from whim.cli.serve import needed

@@ -29,17 +29,17 @@ def _open(data: Path, *, new: bool = False) -> Keys:
 
 @keys.command()
 def make(
-    name: Annotated[str, typer.Argument(help="What to call it, such as shop-backend.")],
+    name: Annotated[str, typer.Argument(help="A name for the key, such as shop-backend.")],
     scope: Annotated[
         list[str],
-        typer.Option(help="decide, reward, read or admin, which is all; may be repeated."),
+        typer.Option(help="decide, reward, read or admin (all of these); may be repeated."),
     ],
     data: DataDir = DATA,
 ) -> None:
-    """Make a key and print its token, which is shown this once.
+    """Make a key and print its token, which is shown only once.
 
-    With the first key the service asks for one everywhere. A running service takes it within a
-    second or two.
+    Once there is a key, the service requires one everywhere. A running service accepts a new key
+    within a second or two.
     """
     typer.echo(_open(data, new=True).make(name, scope))
     typer.echo(f"{name}: {', '.join(scope)}. The token is not kept: store it now.", err=True)
@@ -61,7 +61,7 @@ def list_(data: DataDir = DATA, as_json: Json = False) -> None:
         typer.echo("no keys: the service is open to this machine, and to no other")
     else:
         cells = [
-            [k.name, ", ".join(k.scopes), k.made[:16], "revoked" if k.revoked else "in force"]
+            [k.name, ", ".join(k.scopes), k.made[:16], "revoked" if k.revoked else "active"]
             for k in listed
         ]
         print_table(("key", "scopes", "made", "state"), cells, left=4)

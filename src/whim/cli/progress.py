@@ -24,7 +24,7 @@ def bar(what: str, total: int, *, in_bytes: bool = False) -> Iterator[Callable[[
 def stages(*, in_bytes: bool = False) -> Iterator[Stages]:
     """A bar for work in stages, of which one is shown at a time.
 
-    On stderr, gone when the work is, and only where someone looks.
+    On stderr, removed at the end, and only if stderr is a terminal.
     """
     from rich.console import Console
     from rich.progress import (

@@ -1,4 +1,4 @@
-"""``whim rebuild``: the log folded from nothing, compared with the last snapshot and the rest."""
+"""``whim rebuild``: the whole log replayed, compared with the last snapshot and the rest."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 def rebuild(
     data: DataDir = DATA,
     space: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this one; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME", help="Only this space; may be repeated.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Fold the whole log and compare with what a restart would use; exit code 1 if they differ.
+    """Replay the whole log and compare with the state of a restart; exit code 1 if they differ.
 
-    Reads only; the service may run meanwhile. A restart takes the last snapshot and the rows since
-    then: both ways must give the same state, bit for bit. Where retention has taken rows, what they
-    taught is a sealed base in the log, and the fold begins with it.
+    Nothing is written, and the service may be running. A restart uses the last snapshot and the
+    rows after it; both ways must give the same state, bit for bit. Where retention has removed
+    rows, what was learnt from them is stored in the log as a base, from which the replay starts.
     """
     from whim.cli.progress import bar
     from whim.cli.serve import needed

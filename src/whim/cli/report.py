@@ -13,7 +13,7 @@ def report(
     to: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The page. Default: DIR/report.html.")
     ] = None,
-    date: Annotated[str, typer.Option(help="Shown below the title, as it is.")] = "",
+    date: Annotated[str, typer.Option(help="Shown below the title, as given.")] = "",
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
     """Make one self-contained HTML page from the results in a folder.

@@ -108,7 +108,7 @@ def say(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """JSON on stdout; what is no finite number is null."""
+    """JSON on stdout; numbers that are not finite become null."""
     from whim.evaluate.simulation_result import finite
 
     typer.echo(json.dumps(finite(value), indent=2, default=str, allow_nan=False))
@@ -129,7 +129,7 @@ def check_targets(*, save: Path | None = None, plot: Path | None = None) -> None
 
 
 def keep(result: SimulationResult | ReplayResult, *, save: Path | None, plot: Path | None) -> None:
-    """Write what was asked for; where it went is said on stderr."""
+    """Write the requested files, and say on stderr where they are."""
     if save is not None:
         typer.echo(f"saved: {result.save(save)}", err=True)
     if plot is not None:

@@ -62,7 +62,7 @@ def simulate(
     save: SaveFolder = None,
     plot: Plot = None,
 ) -> None:
-    """Play policies in a world that knows its truth, and compare their regret.
+    """Run policies in a world whose true rewards are known, and compare their regret.
 
     Without --policy: LinUCB, PSLinUCB and an oracle. The defaults are the paper's
     synthetic experiment (ten runs of its hundred) with each arm changing at its own times.
@@ -108,7 +108,7 @@ def simulate(
         f"{runs} runs of {horizon:,} steps, seed {seed}, {world} world. "
         f"{result.settings['world']['what']} ({', '.join(words)})\n"
         f"Regret is expected reward lost against the best arm; saved is against {first}; "
-        "[low, high] are 95 % intervals over runs. Found, missed and false are changes per run; "
+        "[low, high] are 95 % intervals over runs. Detected, missed and false are changes per run; "
         "the delay is a median."
         + (
             "\nThe oracle restarts LinUCB at the true change points: the reference for "
@@ -132,7 +132,7 @@ def _usual(source: Source, params: dict[str, Any], own: dict[str, Any]) -> list[
         f"LinUCB=linucb-{payoff}:alpha={alpha}",
         f"PSLinUCB=pslinucb-{payoff}:alpha={alpha},window={window},threshold={threshold}",
     ]
-    if params["kind"] != "drifting":  # it has no change points to tell
+    if params["kind"] != "drifting":  # it has no change points
         policies.append(f"oracle=oracle-restart:policy=linucb-{payoff},alpha={alpha}")
     return policies
 
@@ -153,7 +153,7 @@ def _print_regret(rows: list[dict[str, Any]], baseline: str) -> None:
 
 
 def _print_changes(rows: list[dict[str, Any]]) -> None:
-    """How changes were found, of the policies that reported any."""
+    """How changes were detected, for the policies that reported any."""
     from whim.cli.show import count, print_table
 
     cells = [
@@ -170,5 +170,5 @@ def _print_changes(rows: list[dict[str, Any]]) -> None:
     ]
     if cells:
         typer.echo()
-        heads = ("policy", "found", "missed", "false", "delay in steps", "in plays")
+        heads = ("policy", "detected", "missed", "false", "delay in steps", "in plays")
         print_table(heads, cells)

@@ -52,7 +52,7 @@ def _client(url: str, key: str | None) -> Client:
     needed()
     from whim.client import Client
 
-    return Client(url, key or "", timeout=30.0, retries=1)
+    return Client(url, key or "", timeout=300.0, retries=1)  # a new policy is compiled first
 
 
 @spaces.command("list")
@@ -156,13 +156,13 @@ def change(
 @spaces.command()
 def retire(
     name: _Name,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     url: _Url = _URL,
     key: _Key = None,
 ) -> None:
     """Retire a space; its log stays."""
     if not yes:
-        typer.confirm(f"Retire {name}? It will serve no more", abort=True, err=True)
+        typer.confirm(f"Retire {name}? It will no longer serve", abort=True, err=True)
     with _client(url, key) as client:
         client.retire(name)
     typer.echo(f"{name} is retired")

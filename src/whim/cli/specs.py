@@ -25,7 +25,7 @@ _CUSTOMS: dict[str, dict[str, Any]] = {"piecewise": {"users": "fixed"}}
 
 
 class Spec(NamedTuple):
-    """A policy as it was asked for."""
+    """A policy as it was written on the command line."""
 
     label: str
     name: str

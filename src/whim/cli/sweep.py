@@ -1,4 +1,4 @@
-"""``whim sweep``: a policy over every combination of parameters; goes on after a stop."""
+"""``whim sweep``: a policy over every combination of parameters; can be resumed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def sweep(
         str | None, typer.Option(metavar="ADDRESS", help="Of the cluster, tcp://host:8786.")
     ] = None,
     store: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where finished runs are kept.")
+        Path, typer.Option(metavar="DIR", help="Where finished runs are stored.")
     ] = _STORE,
     as_json: Json = False,
     save: Annotated[
@@ -61,8 +61,8 @@ def sweep(
 ) -> None:
     """Run a policy with every combination of parameters, in a world or over a log.
 
-    Finished runs are kept in a folder, and no run that it has is done again: after Ctrl-C the same
-    command goes on, and a wider sweep runs only what is new.
+    Finished runs are stored in a folder and not repeated: after Ctrl-C the same command resumes,
+    and a wider sweep runs only what is new.
     """
     from whim.cli import show, specs
     from whim.errors import InvalidInputError
@@ -160,7 +160,7 @@ def _made(spec: Spec, combinations: list[dict[str, Any]], source: Source) -> lis
 def _run(
     work: _Work, tasks: list[dict[str, Any]], kept: TaskStore, *, jobs: int, **where: Any
 ) -> list[Any]:
-    """Do what is not in the store yet; says how much is, also when it is stopped."""
+    """Run what is not in the store yet, and report how much was, also when stopped."""
     from whim.cli.progress import bar, processes
     from whim.evaluate import spread
 

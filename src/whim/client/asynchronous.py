@@ -77,7 +77,7 @@ class AsyncClient:
     changes = _sends(Core.changes)
 
     async def stream(self, since: int = 0, *, space: str | None = None) -> AsyncIterator[Change]:
-        """Changes as they are found, without end; a cut connection is resumed where it broke."""
+        """Changes as they are detected, without end; resumes where a lost connection stopped."""
         events = Events(self._core.at(space, "changes", "stream"), since, self._core.retries)
         while True:
             why: Exception | None = None

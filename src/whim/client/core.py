@@ -82,7 +82,7 @@ class Arm(msgspec.Struct, kw_only=True):
 
 
 class Change(msgspec.Struct, kw_only=True):
-    """A change of interest that the service found; as ``whim.ChangeEvent``, and where and when."""
+    """A change of interest that the service detected: ``whim.ChangeEvent``, its space and time."""
 
     seq: int
     at: str
@@ -329,7 +329,7 @@ class Core:
         self, decision_id: str, value: float, *, reward_id: str | None = None,
         space: str | None = None,
     ) -> Call[Rewarded]:  # fmt: skip
-        """Say what came of a decision."""
+        """Report the reward of a decision."""
         body = {"decision_id": decision_id, "value": value, "reward_id": reward_id}
         data = _encode(_named(body, "reward_id"))
         return Call("POST", self.at(space, "rewards"), data, _rewarded)
@@ -362,7 +362,7 @@ class Core:
     def changes(
         self, since: int = 0, *, limit: int = 1000, space: str | None = None
     ) -> Call[list[Change]]:
-        """Changes found after row ``since`` of the log."""
+        """Changes detected after row ``since`` of the log."""
         path = f"{self.at(space, 'changes')}?since={int(since)}&limit={int(limit)}"
         return Call("GET", path, None, _changes)
 

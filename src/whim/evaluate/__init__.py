@@ -1,4 +1,4 @@
-"""Policies against worlds and logs: regret, rates, intervals, and how well changes were found."""
+"""Policies against worlds and logs: regret, rates, intervals, and how changes were detected."""
 
 from whim.evaluate.detection import Detection, score_detection
 from whim.evaluate.intervals import Band, Interval, band, gain, mean_interval

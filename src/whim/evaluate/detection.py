@@ -1,4 +1,4 @@
-"""How well changes were found: which, how soon, and how often there was nothing to find."""
+"""How well changes were detected: which, how soon, and how many reports were false alarms."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from whim.types import I64, ArmId
 
 
 class Detection(NamedTuple):
-    """One run: changes found with the delay of each, changes missed, and false alarms.
+    """One run: changes detected with the delay of each, changes missed, and false alarms.
 
-    A change of an arm is found by the first report of that arm before its next change; every
+    A change of an arm is detected by the first report of that arm before its next change; every
     other report is a false alarm. ``delays`` are in steps, ``plays`` in plays of that arm.
     ``unplayed`` counts those of the missed that nothing could have found: the arm was not played
     between the change and its next.
@@ -84,7 +84,7 @@ def _unplayed(
     *,
     shared: bool,
 ) -> int:
-    """Changes that were not found, and after which no arm that had changed was played."""
+    """Changes that were not detected, and after which no arm that had changed was played."""
     seen: dict[tuple[ArmId, int], bool] = {}
     for arm, steps in changes.items():
         at = np.asarray(played.get(arm, ()))

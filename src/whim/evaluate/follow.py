@@ -1,6 +1,6 @@
 """``Follower``: a policy that meets arms as a stream of events brings them.
 
-Arms are added on sight, in the order of the pool that brings them; an arm that comes back with
+Arms are added when they first appear, in the order of the pool; an arm that comes back with
 other features has them replaced. Between two such events the stream runs in compiled loops.
 """
 
@@ -18,7 +18,7 @@ from whim.types import F64, I64, ArmId, ChangeEvent
 
 
 class Follower:
-    """Walk a policy, without arms yet, over events whose pools hold items.
+    """Run a policy, without arms yet, over events whose pools hold items.
 
     An item is an arm with its features: ``item_arm`` says which arm each is, ``features`` has a row
     for each, used if the policy takes item features.
@@ -37,48 +37,48 @@ class Follower:
         # features that change matter only to a policy that looks at them
         self._changeable = self._features is not None and len(item_arm) > len(ids)
 
-    def go(self, stretch: EventBatch) -> Outcome:
-        """Walk over events in order; ``members`` holds items here."""
-        n = len(stretch.X)
+    def go(self, batch: EventBatch) -> Outcome:
+        """Run over events in order; ``members`` holds items here."""
+        n = len(batch.X)
         chosen = np.empty(n, np.int64)
         changes: list[tuple[int, ChangeEvent]] = []
-        starts = self._starts(stretch)
-        members = _Members(stretch.members, self._slots, self._seen)
+        starts = self._starts(batch)
+        members = _Members(batch.members, self._slots, self._seen)
         for start, stop in zip(starts, [*starts[1:], n], strict=True):
-            members.fill(self._meet(self._pool(stretch, start)))
+            members.fill(self._meet(self._pool(batch, start)))
             cut = slice(start, stop)
-            part = stretch._replace(
-                X=stretch.X[cut], pool_of=stretch.pool_of[cut], members=members.slots,
-                logged=stretch.logged[cut], rewards=stretch.rewards[cut],
+            part = batch._replace(
+                X=batch.X[cut], pool_of=batch.pool_of[cut], members=members.slots,
+                logged=batch.logged[cut], rewards=batch.rewards[cut],
             )  # fmt: skip
-            walked = run_events(self.policy, part)
-            chosen[cut] = walked.chosen
-            changes += [(start + i, event) for i, event in walked.changes]
+            followed = run_events(self.policy, part)
+            chosen[cut] = followed.chosen
+            changes += [(start + i, event) for i, event in followed.changes]
         return Outcome(chosen, changes)
 
-    def _starts(self, stretch: EventBatch) -> list[int]:
+    def _starts(self, batch: EventBatch) -> list[int]:
         """Events before which an arm must be added or its features replaced; 0 first."""
-        switches = np.flatnonzero(np.diff(stretch.pool_of, prepend=-1))
+        switches = np.flatnonzero(np.diff(batch.pool_of, prepend=-1))
         if self._changeable:  # look at each pool as it comes up
             starts, current = [0], self._current.copy()
             for i in switches.tolist():
-                items = self._pool(stretch, i)
+                items = self._pool(batch, i)
                 if (current[self._item_arm[items]] != items).any():
                     current[self._item_arm[items]] = items
                     starts.append(i)
             return sorted(set(starts))
-        n_pools = len(stretch.offsets) - 1
-        first_use = np.full(n_pools, len(stretch.X))
-        np.minimum.at(first_use, stretch.pool_of[switches], switches)
-        first_seen = np.full(len(self._item_arm), len(stretch.X))
-        np.minimum.at(first_seen, stretch.members, np.repeat(first_use, np.diff(stretch.offsets)))
+        n_pools = len(batch.offsets) - 1
+        first_use = np.full(n_pools, len(batch.X))
+        np.minimum.at(first_use, batch.pool_of[switches], switches)
+        first_seen = np.full(len(self._item_arm), len(batch.X))
+        np.minimum.at(first_seen, batch.members, np.repeat(first_use, np.diff(batch.offsets)))
         new = first_seen[~self._seen]
-        return sorted({0, *new[new < len(stretch.X)].tolist()})
+        return sorted({0, *new[new < len(batch.X)].tolist()})
 
     @staticmethod
-    def _pool(stretch: EventBatch, event: int) -> I64:
-        pool = stretch.pool_of[event]
-        return stretch.members[stretch.offsets[pool] : stretch.offsets[pool + 1]]
+    def _pool(batch: EventBatch, event: int) -> I64:
+        pool = batch.pool_of[event]
+        return batch.members[batch.offsets[pool] : batch.offsets[pool + 1]]
 
     def _meet(self, items: I64) -> I64:
         """Add a pool's new arms, replace features that changed; the items never met before."""
@@ -102,7 +102,7 @@ class Follower:
 
 
 class _Members:
-    """The members of a stretch's pools as slots, filled in as items are met.
+    """The members of a batch's pools as slots, filled in as items are met.
 
     An item keeps its slot. Looking all of them up again for each new arm would take time in
     proportion to arms × members: hours for a large catalogue with a pool of its own each event.

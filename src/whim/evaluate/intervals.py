@@ -141,7 +141,7 @@ def of_one_log(over_runs: Interval, single: Sequence[Interval], sample: float) -
     """An interval over runs of one log, widened by what the log itself leaves open.
 
     Runs that are samples of the same log share its chance. A single run's interval, from its
-    events, tells how much that is for a sample; for all of the log it is √sample of it.
+    events, shows how much that is for a sample; for all of the log it is √sample of it.
 
     >>> of_one_log(Interval(0.5, 0.5, 0.5), [Interval(0.5, 0.4, 0.6)] * 5, sample=1.0)
     Interval(value=0.5, low=0.4, high=0.6)

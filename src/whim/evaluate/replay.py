@@ -203,32 +203,32 @@ def replay_once(log: Log, data: bytes, how: Plan, run: int) -> ReplayRun:
     chances = np.random.default_rng([how.seed, run, _CHANCES])
     outcome = ReplayRun.empty(how.bins)
     for block in _blocks(log, how, run):
-        stretch, kept, at = block
+        batch, kept, at = block
         if how.scheme == "propensity":
             accepted = chances.random(len(at)) < how.floor / kept
-            stretch = stretch._replace(logged=np.where(accepted, stretch.logged, -1))
-        walked = follower.go(stretch)
-        rewards = stretch.rewards[:, 0]
-        shown = block.stretch.logged
-        hits = walked.chosen == shown
-        counted = walked.chosen == stretch.logged if how.scheme != "full" else np.ones_like(hits)
+            batch = batch._replace(logged=np.where(accepted, batch.logged, -1))
+        followed = follower.go(batch)
+        rewards = batch.rewards[:, 0]
+        shown = block.batch.logged
+        hits = followed.chosen == shown
+        counted = followed.chosen == batch.logged if how.scheme != "full" else np.ones_like(hits)
         earned = np.where(hits, rewards, 0.0)
         outcome.count((at * how.bins) // how.end, counted, earned)
         if how.scheme != "full":
             outcome.weigh(1 / kept[hits], rewards[hits])
         if how.scheme == "propensity":
-            arms = _arms(log, stretch, walked.chosen), _arms(log, stretch, shown)
+            arms = _arms(log, batch, followed.chosen), _arms(log, batch, shown)
             terms = np.empty(len(at))
-            doubly.terms(stretch.X, *arms, rewards, kept, model, np.zeros(d), terms)
+            doubly.terms(batch.X, *arms, rewards, kept, model, np.zeros(d), terms)
             outcome.correct(terms)
         outcome.changes += [
-            (int(at[i]), event.arm, event.step, event.statistic) for i, event in walked.changes
+            (int(at[i]), event.arm, event.step, event.statistic) for i, event in followed.changes
         ]
     return outcome
 
 
 class _Block(NamedTuple):
-    stretch: EventBatch
+    batch: EventBatch
     propensity: F64
     at: I64
 
@@ -250,7 +250,7 @@ def _blocks(log: Log, how: Plan, run: int) -> Iterator[_Block]:
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], sizes)
         members = log.pool_items[np.repeat(log.pool_offsets[pools], sizes) + within]
-        stretch = EventBatch(  # copies: loops are not compiled for arrays that are read-only
+        batch = EventBatch(  # copies: loops are not compiled for arrays that are read-only
             mode,
             log.context[rows].astype(np.float64),
             pool_of,
@@ -263,10 +263,10 @@ def _blocks(log: Log, how: Plan, run: int) -> Iterator[_Block]:
             chance = log.propensity[rows].astype(np.float64)
         else:
             chance = 1.0 / sizes[pool_of]
-        yield _Block(stretch, chance, at)
+        yield _Block(batch, chance, at)
 
 
-def _arms(log: Log, stretch: EventBatch, places: I64) -> I64:
-    items = stretch.members[stretch.offsets[stretch.pool_of] + places]
+def _arms(log: Log, batch: EventBatch, places: I64) -> I64:
+    items = batch.members[batch.offsets[batch.pool_of] + places]
     arms: I64 = log.item_arm[items].astype(np.int64)
     return arms

@@ -138,7 +138,7 @@ def _beyond(ours: ReplayRun, theirs: ReplayRun) -> Interval:
 class ReplayResult:
     """What each policy earned: ``settings`` of the replay and ``runs`` by label.
 
-    ``separate`` tells that each run has a log of its own. Runs of one log share its chance: what
+    ``separate``: each run has a log of its own. Runs of one log share its chance: what
     the log itself leaves open, as the events of one run show it, is then added to the interval.
     """
 

@@ -144,25 +144,25 @@ def _concerned(policy: Policy, event: ChangeEvent, episode: Episode) -> list[Arm
 
 
 def play(policy: Policy, episode: Episode) -> tuple[F64, float, Detection]:
-    """One policy over one episode: expected reward lost per step, mean reward, changes found."""
+    """One policy over one episode: expected reward lost per step, mean reward, changes detected."""
     steps = np.arange(len(episode.contexts))
     n_arms = len(episode.features) or int(episode.members.max()) + 1
     follower = Follower(policy, range(n_arms), np.arange(n_arms), episode.features)
-    stretch = EventBatch(
+    batch = EventBatch(
         EACH, episode.contexts, episode.pool_of, episode.offsets, episode.members,
         np.full(len(steps), -1), np.nan_to_num(episode.rewards),
     )  # fmt: skip
-    walked = follower.go(stretch)
-    lost = episode.best - episode.expected[steps, walked.chosen]
-    arms = episode.members[episode.offsets[episode.pool_of] + walked.chosen]
+    followed = follower.go(batch)
+    lost = episode.best - episode.expected[steps, followed.chosen]
+    arms = episode.members[episode.offsets[episode.pool_of] + followed.chosen]
     every = policy.restarts_all
     reports = [
         (None if every else arm, i + 1)
-        for i, event in walked.changes
+        for i, event in followed.changes
         for arm in _concerned(policy, event, episode)
     ]
     order = np.argsort(arms, kind="stable")  # steps of each arm side by side, in time
     ends = np.cumsum(np.bincount(arms, minlength=n_arms))[:-1]
     played = dict(enumerate(np.split(order + 1, ends)))
     detection = score_detection(reports, episode.changes, played, shared=every)
-    return lost, float(episode.rewards[steps, walked.chosen].mean()), detection
+    return lost, float(episode.rewards[steps, followed.chosen].mean()), detection

@@ -38,7 +38,7 @@ class SimulationResult:
     reward
         For each policy, (runs,): mean reward of a step; the click rate where rewards are clicks.
     detections
-        For each policy and run, how changes were found.
+        For each policy and run, how changes were detected.
     changes
         For each run, the changes that there were.
     """

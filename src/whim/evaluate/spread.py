@@ -273,7 +273,7 @@ def _ray(
 ) -> Outputs:
     """Ray by its joblib backend, as its documents say; not tried by whim's tests.
 
-    The backend gives no results before the last: rounds of a few tasks a core, so that progress
+    The backend gives no results before the last: rounds of a few tasks per core, so that progress
     shows and the store fills.
     """
     what = "Runs on a ray cluster need"

@@ -34,7 +34,7 @@ def code_digest(root: Path = _ROOT) -> str:
     """Digest of whim's version, of numba's and of every source that decides a result."""
     digest = hashlib.sha256(source_digest(root).encode())
     inside = (source for name in _PACKAGES for source in (root / name).rglob("*.py"))
-    for source in sorted([*root.glob("*.py"), *inside]):  # the root's own files tell the version
+    for source in sorted([*root.glob("*.py"), *inside]):  # the root's own files contain the version
         digest.update(source.relative_to(root).as_posix().encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()[:20]
 
@@ -159,7 +159,7 @@ def _packed(arrays: dict[str, Any]) -> bytes:
 
 
 def _plain(name: str, value: Any, *, task: bool = False) -> Any:
-    """``value`` as JSON will give it back; paths and bytes only tell tasks apart."""
+    """``value`` as JSON will give it back; paths and bytes only distinguish tasks."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, (bool, int, float, str)):

@@ -1,7 +1,7 @@
 """Tasks of a sweep: one policy over one run of a world, or over one sample of a log.
 
-A task is plain data, so that any worker can do it and a store can tell it from every other. Its
-run is the one that ``simulate`` and ``replay`` would do, to the last bit.
+A task is plain data, so that any worker can do it and a store can identify it. Its run is the
+one that ``simulate`` and ``replay`` would do, to the last bit.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def make_policy(name: str, params: Mapping[str, Any]) -> Policy | OracleMaker:
 
 
 def world_run(settings: dict[str, Any]) -> dict[str, Any]:
-    """One run of a world: regret, mean reward, and how changes were found.
+    """One run of a world: regret, mean reward, and how changes were detected.
 
     Parameters
     ----------

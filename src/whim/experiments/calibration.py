@@ -1,7 +1,7 @@
 """``beyond/calibration``: how often the score test fires where nothing changes.
 
 Arms that never change, played 50,000 times each so that starts count as they do in use: alarms
-measured over alarms asked for, with an interval, for every kind of reward and context.
+measured over alarms requested, with an interval, for every kind of reward and context.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ BY_CONTEXT = "clicks by context"
 REWARDS = (
     "normal 0.05", "normal 1", "clicks 0.02", "clicks 0.1", "clicks 0.5", BY_CONTEXT,
 )  # fmt: skip
-ALARMS = {1e-3: 100, 1e-4: 100, 1e-5: 60}  # by the rate asked for: expected of a cell
-LOW, HIGH = 0.1, 2.0  # what is wished for, measured over asked
+ALARMS = {1e-3: 100, 1e-4: 100, 1e-5: 60}  # by the requested rate: expected of a cell
+LOW, HIGH = 0.1, 2.0  # the target, measured over requested
 _ARMS = 10  # of a task, at most
 
 
@@ -49,17 +49,17 @@ class Task(NamedTuple):
     """Some of a cell's arms."""
 
     case: Case
-    asked: float
+    requested: float
     arms: int
     seed: tuple[int, ...]
 
 
-# of cells: a case and the rate asked for
+# of cells: a case and the requested rate
 Ratios = dict[tuple[Case, float], Interval]
 
 
 def calibration(options: Options) -> ExperimentResult:
-    """False alarms measured over asked, case by case; ``runs`` are the alarms expected of each."""
+    """False alarms measured over requested, by case; ``runs`` are the alarms expected of each."""
     expected = {1e-3: 20} if options.quick else ALARMS
     if options.runs is not None:
         expected = dict.fromkeys(expected, options.runs)
@@ -72,7 +72,7 @@ def calibration(options: Options) -> ExperimentResult:
     counts = spread(_alarms, tasks, jobs=options.jobs, progress=advance)
     alarms_of = {cell: [0] * 0 for cell in product(cases, expected)}
     for task, alarms in zip(tasks, counts, strict=True):
-        alarms_of[task.case, task.asked] += alarms
+        alarms_of[task.case, task.requested] += alarms
     bunches = {rate: _bunch([alarms_of[case, rate] for case in cases]) for rate in expected}
     ratios = {
         (case, rate): _ratio(sum(alarms), len(alarms) * PLAYS * rate, bunches[rate])
@@ -98,7 +98,7 @@ def calibration(options: Options) -> ExperimentResult:
             _figure(d, [case for case in cases if case.d == d], list(expected), ratios)
             for d in dict.fromkeys(case.d for case in cases)
         ],
-        headline=[(f"False alarms within {LOW:g} to {HIGH:g} of the rate asked for", "–", shares)],
+        headline=[(f"False alarms within {LOW:g} to {HIGH:g} of the requested rate", "–", shares)],
     )
 
 
@@ -126,7 +126,7 @@ def _alarms(task: Task) -> list[int]:
     rng = np.random.default_rng(task.seed)
     counts = []
     for _ in range(task.arms):
-        policy = whim.PSLinUCBDisjoint(n_features=task.case.d, false_alarm=task.asked)
+        policy = whim.PSLinUCBDisjoint(n_features=task.case.d, false_alarm=task.requested)
         policy.add_arms([0])
         X = _contexts(task.case, rng)
         events = policy.update_many([0] * PLAYS, X, _rewards(task.case, X, rng))
@@ -161,7 +161,7 @@ def _rewards(case: Case, X: F64, rng: np.random.Generator) -> F64:
 def _bunch(cells: list[list[int]]) -> float:
     """How many alarms come at a time: the variance of an arm's number over its mean, at least 1.
 
-    After a false alarm the model holds a stretch that was unlike the rest, and the rest is a
+    After a false alarm the model holds plays that were unlike the rest, and the rest is a
     change from it: one alarm often brings another.
     """
     spare = sum(len(cell) - 1 for cell in cells)
@@ -171,7 +171,7 @@ def _bunch(cells: list[list[int]]) -> float:
 
 
 def _ratio(alarms: int, expected: float, bunch: float) -> Interval:
-    """Measured over asked; a Poisson number of bunches, whose interval is Byar's."""
+    """Measured over requested; a Poisson number of bunches, whose interval is Byar's."""
     n, z = alarms / bunch, 1.96
     low = n * (1 - 1 / (9 * n) - z / (3 * math.sqrt(n))) ** 3 if alarms else 0.0
     high = (n + 1) * (1 - 1 / (9 * (n + 1)) + z / (3 * math.sqrt(n + 1))) ** 3
@@ -185,13 +185,13 @@ def _summary(ratios: Ratios) -> tuple[str, str]:
     whole = sum(ratio.low >= LOW and ratio.high <= HIGH for ratio in sure)
     least, most = min(ratio.value for ratio in sure), max(ratio.value for ratio in sure)
     text = (
-        f"Of {len(sure)} cells {inside} have {LOW:g} to {HIGH:g} times the false alarms asked "
-        f"for, {whole} of them with their whole 95 % interval; they lie between {least:.2f} and "
+        f"Of {len(sure)} cells {inside} have {LOW:g} to {HIGH:g} times the requested false "
+        f"alarms, {whole} of them with their whole 95 % interval; they lie between {least:.2f} and "
         f"{most:.2f}."
     )
     if rest:
         text += (
-            " Where the rate of clicks is cut at 0 and 1, so that no linear model is right, it is "
+            " Where the click rate is clipped at 0 or 1, so that no linear model is right, it is "
             f"{min(rest):.1f} to {max(rest):.1f} times."
         )
     return text, f"{inside} of {len(sure)} cells"
@@ -199,38 +199,39 @@ def _summary(ratios: Ratios) -> tuple[str, str]:
 
 def _table(cases: list[Case], rates: list[float], ratios: Ratios) -> Table:
     return Table(
-        title="False alarms, measured over asked, with 95 % intervals",
-        columns=["", "d", "contexts", "rewards", *(f"asked {_power(rate)}" for rate in rates)],
+        title="False alarms, measured over requested, with 95 % intervals",
+        columns=["", "d", "contexts", "rewards", *(f"requested {_power(rate)}" for rate in rates)],
         rows=[
             [str(case.number), str(case.d), case.contexts, case.rewards]
             + [fmt.fixed(ratios[case, rate]) for rate in rates]
             for case in cases
         ],
         caption="normal σ: xᵀθ and noise of standard deviation σ. clicks p: 0 or 1 at the rate p; "
-        "by context: at 0.1 + 0.03 xᵀu, |u| = 1, cut to [0, 1]. Contexts: one, normal, or heavy "
-        "(Student's t with two degrees of freedom); the first feature is 1 if they vary and d > 1.",
+        "by context: at 0.1 + 0.03 xᵀu, |u| = 1, clipped to [0, 1]. Contexts: one, normal, or "
+        "heavy (Student's t with two degrees of freedom); the first feature is 1 if they vary and "
+        "d > 1.",
     )
 
 
 def _figure(d: int, cases: list[Case], rates: list[float], ratios: Ratios) -> Figure:
     first, last = cases[0].number, cases[-1].number
     ends = [first - 0.5, last + 0.5]
-    wish = Curve(f"wished for: {LOW:g} to {HIGH:g}", ends, [1.0] * 2, [LOW] * 2, [HIGH] * 2)
+    wish = Curve(f"target: {LOW:g} to {HIGH:g}", ends, [1.0] * 2, [LOW] * 2, [HIGH] * 2)
     wish.style = "reference"
     curves = [wish]
     for i, rate in enumerate(rates):
         shift = 0.22 * (i - (len(rates) - 1) / 2)
         x = [case.number + shift for case in cases]
         rows = [ratios[case, rate] for case in cases]
-        curves.append(fmt.points(f"asked {_power(rate)}", x, rows))
+        curves.append(fmt.points(f"requested {_power(rate)}", x, rows))
     return Figure(
         title=f"False alarms, d = {d}",
         x_label="row of the table",
-        y_label="measured over asked",
+        y_label="measured over requested",
         curves=curves,
         y_log=True,
-        caption="With 95 % intervals, which allow for alarms that come in pairs. The band is what "
-        "is wished for, the line the rate itself.",
+        caption="With 95 % intervals, which allow for alarms that come in pairs. The band is "
+        "the target, the line the requested rate.",
     )
 
 

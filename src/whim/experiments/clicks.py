@@ -154,7 +154,7 @@ def _points(i: Interval) -> str:
 
 def _verdict(beyond: Interval) -> str:
     if beyond.low != beyond.low:
-        return "–"  # one run tells nothing
+        return "–"  # one run has no interval
     if beyond.low > 0:
         return "better"
     return "worse" if beyond.high < 0 else "no worse"

@@ -1,4 +1,4 @@
-"""``beyond/detection``: how soon changes are found, how many are missed, and what alarms cost.
+"""``beyond/detection``: how soon changes are detected, how many are missed, and what alarms cost.
 
 Every policy with a detector, on every kind of world that knows its truth. The score test runs as
 it comes; each competitor with the best of a few settings (see ``competitors``).
@@ -33,7 +33,7 @@ _SHORT = [
 ]  # fmt: skip
 _AT_RATES = "Score test, four rates"
 _COLUMNS = [
-    "policy", "regret", "found", "missed", "never played", "delay in plays: median / 90 %",
+    "policy", "regret", "detected", "missed", "never played", "delay in plays: median / 90 %",
     "delay in steps: median / 90 %", "false alarms per 10,000 plays",
 ]  # fmt: skip
 
@@ -99,7 +99,7 @@ def detection(options: Options) -> ExperimentResult:
         )  # fmt: skip
     main = results[_MAIN]
     return ExperimentResult(
-        title="Who finds which changes, how soon, and at what price",
+        title="Which changes are detected, how soon, and at what cost",
         summary=_summary(main),
         settings={"runs": runs, "runs for settings": tries, "seed": options.seed}
         | {"worlds": {c.title: c.world.describe() | {"horizon": c.horizon} for c in chosen}}
@@ -121,7 +121,7 @@ def detection(options: Options) -> ExperimentResult:
         ],
         headline=[
             (
-                "Score test: changes found, false alarms per 10,000 plays",
+                "Score test: changes detected, false alarms per 10,000 plays",
                 "–",
                 f"{share(total(main, OURS))}, {alarms(main, OURS):.2f}",
             )
@@ -160,7 +160,7 @@ def _table(case: Case, result: SimulationResult) -> Table:
         caption=(
             f"{result.changes.mean():.0f} changes in {case.horizon:,} steps. "
             if jumps
-            else "No change to find: every report counts as a false alarm. "
+            else "No change to detect: every report counts as a false alarm. "
         )
         + "Delays are of the changes that were found.",
         highlight=[i for i, row in enumerate(rows) if "core test" in row[0]],
@@ -212,7 +212,7 @@ def _overview(results: dict[str, SimulationResult]) -> Table:
 
 
 def _delays(result: SimulationResult, users: str) -> Figure:
-    """Share of the changes that plays followed, found within so many of these plays."""
+    """Share of the changes followed by plays that were detected within so many of them."""
     labels = [OURS, PAPERS, "Paper's test, tuned", "CUSUM", "Page-Hinkley", "ADWIN"]
     curves = []
     most = max((p for label in labels for p in total(result, label).plays), default=1)
@@ -223,9 +223,9 @@ def _delays(result: SimulationResult, users: str) -> Figure:
         could = max(seen.found + seen.missed - seen.unplayed, 1)
         curves.append(Curve(label, x.astype(float).tolist(), (100 * within / could).tolist()))
     return Figure(
-        title=f"Changes found against delay: {users}",
+        title=f"Changes detected against delay: {users}",
         x_label="plays of the changed arm since its change",
-        y_label="share of changes found, %",
+        y_label="share of changes detected, %",
         curves=curves,
         x_log=True,
         caption="Of the changes after which the arm was played at all. Unit sphere, each arm "
@@ -234,7 +234,7 @@ def _delays(result: SimulationResult, users: str) -> Figure:
 
 
 def _rates(case: Case, options: Options, runs: int) -> list[tuple[dict[str, Any], float, float]]:
-    """What ``tune`` tells of a competitor, of the score test at other rates than its default."""
+    """What ``tune`` returns for a competitor, of the score test at other rates than its default."""
     advance = options.stage("beyond/detection: rates", 1)
     grid = [{"false_alarm": rate} for rate in (1e-3, 1e-4, 1e-5, 1e-6)]
     alone = Competitor(competitors(case)[OURS].make, grid)
@@ -272,8 +272,8 @@ def _summary(main: SimulationResult) -> str:
     oracle = _regret(main, ORACLE)
     return (
         f"Random users, each arm changing at its own times: the score test, with nothing set, "
-        f"finds {share(ours)} of the changes after {_two(ours.plays).split(' /')[0]} plays in the "
-        f"median with {alarms(main, OURS):.2f} false alarms per 10,000 plays, and its regret is "
+        f"detects {share(ours)} of the changes after {_two(ours.plays).split(' /')[0]} plays (the "
+        f"median) with {alarms(main, OURS):.2f} false alarms per 10,000 plays, and its regret is "
         f"{_regret(main, OURS) / oracle:.2f} times the oracle's; the best competitor, "
         f"{best} (competitors' settings were chosen for this world), has "
         f"{_regret(main, best) / oracle:.2f}."
@@ -290,9 +290,9 @@ def _differences() -> list[str]:
         "test has no setting and knows nothing.",
         "CUSUM, Page-Hinkley and ADWIN watch an arm's residuals or their squares, whichever was "
         "better, and restart it from nothing; Page-Hinkley and ADWIN are river's.",
-        "A change is found by the first report of its arm before the arm changes again. Modified "
-        "PSLinUCB, M-UCB, DenBand and dLinUCB report and restart all arms at once: theirs is "
-        "compared with the changes of all, and has no delay in plays of the arm.",
+        "A change is detected by the first report of its arm before the arm changes again. "
+        "Modified PSLinUCB, M-UCB, DenBand and dLinUCB report and restart all arms at "
+        "once: that is compared with the changes of all arms, and has no delay in plays.",
         "An arm that is never played after a change cannot be tested: such changes are counted "
         "apart from those that were missed.",
     ]

@@ -98,7 +98,7 @@ def curve(label: str, x: list[float], points: Band, style: str = "line") -> Curv
 
 
 def total(result: SimulationResult, label: str) -> Detection:
-    """How changes were found, all runs as one."""
+    """How changes were detected, over all runs together."""
     seen = result.detections[label]
     return Detection(
         [delay for d in seen for delay in d.delays],
@@ -114,7 +114,7 @@ def alarms(result: SimulationResult, label: str) -> float:
 
 
 def share(seen: Detection, number: int | None = None) -> str:
-    """The changes found, or so many of them, in per cent of all."""
+    """The changes detected, or so many of them, in percent of all."""
     changes = seen.found + seen.missed
     return f"{100 * (seen.found if number is None else number) / changes:.0f} %" if changes else "–"
 

@@ -121,13 +121,13 @@ def _play(label: str, world: GroupedLinear, episode: Episode, strays: set[int]) 
         policy.add_arms(everyone)
     steps = np.arange(len(episode.contexts))
     follower = Follower(policy, everyone, np.arange(world.n_arms), episode.features)
-    walked = follower.go(
+    followed = follower.go(
         EventBatch(
             EACH, episode.contexts, episode.pool_of, episode.offsets, episode.members,
             np.full(len(steps), -1), episode.rewards,
         )
     )  # fmt: skip
-    lost = episode.best - episode.expected[steps, walked.chosen]
+    lost = episode.best - episode.expected[steps, followed.chosen]
     at = np.linspace(len(steps) / POINTS, len(steps), POINTS).astype(np.int64) - 1
     left = set(getattr(policy, "left", ()))
     return Outcome(
@@ -135,7 +135,7 @@ def _play(label: str, world: GroupedLinear, episode: Episode, strays: set[int]) 
         found=len(left & strays),
         testable=sum(policy.plays(a) >= 8 for a in strays),
         false=len(left - strays),
-        restarts=sum(event.group is not None for _, event in walked.changes),
+        restarts=sum(event.group is not None for _, event in followed.changes),
     )
 
 

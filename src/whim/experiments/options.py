@@ -35,7 +35,7 @@ class Options:
         checks.integer("seed", self.seed, 0)
 
     def choose(self, full: int, quick: int) -> int:
-        """The number of runs: as asked, or the one that fits."""
+        """The number of runs: as requested, or the default given."""
         return self.runs or (quick if self.quick else full)
 
     def command(self, experiment: str) -> str:

@@ -87,7 +87,7 @@ def power(options: Options) -> ExperimentResult:
     rows, met = _rows(lines, results)
     count = len(rows)
     return ExperimentResult(
-        title="What finding every change is worth",
+        title="What detecting every change is worth",
         summary=f"{met} of {count} bars are met: with nothing set, the score test has "
         f"{rows[0][3]} times the regret of the paper's test and {rows[1][3]} times that of "
         f"an oracle that knows the changes (random users, unit sphere, {runs} runs).",
@@ -155,9 +155,9 @@ def _regrets(lines: list[_Line], results: list[SimulationResult]) -> Table:
             )  # fmt: skip
     return Table(
         title="Regret after 20,000 steps",
-        columns=["world", "policy", "regret", "changes found", "false alarms per 10,000 plays"],
+        columns=["world", "policy", "regret", "changes detected", "false alarms per 10,000 plays"],
         rows=rows,
         caption="Means over runs with 95 % intervals. The score test revisits arms that "
-        "are not played (by default); changes of arms never played cannot be found.",
+        "are not played (by default); changes of arms never played cannot be detected.",
         highlight=[i for i, row in enumerate(rows) if row[1] == _OURS],
     )

@@ -65,7 +65,7 @@ class ExperimentResult:
 
     id: str = ""  # such as synthetic/disjoint
     title: str = ""
-    summary: str = ""  # one or two sentences that say what was found
+    summary: str = ""  # one or two sentences with the result
     command: str = ""  # what reproduces it
     settings: dict[str, Any] = field(default_factory=dict)  # every parameter and seed, by name
     differences: list[str] = field(default_factory=list)  # from the paper, a sentence for each

@@ -117,5 +117,5 @@ def _table(results: dict[str, SimulationResult], labels: list[str]) -> Table:
         caption="Means over runs with 95 % intervals; saved is of “score test, revisit”, over "
         "paired runs. Each arm changes every 2,000 steps, at times of its own unless it says "
         "“together”. PSLinUCB has the paper's test (ω = 100, δ = 0.35), all have α = 1, and "
-        "revisit is “auto”: nothing differs before a change is found.",
+        "revisit is “auto”: nothing differs before a change is detected.",
     )

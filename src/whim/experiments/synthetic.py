@@ -136,12 +136,12 @@ def _policies(result: SimulationResult, paper: str, base: str) -> Table:
     return Table(
         title="The paper's world: unit ball, one user, all arms changing together",
         columns=[
-            "policy", "regret", "saved", "saved, paper", "changes found", "false alarms",
+            "policy", "regret", "saved", "saved, paper", "changes detected", "false alarms",
             "median delay, plays",
         ],
         rows=rows,
         caption="Means over runs with 95 % intervals; saved is regret against LinUCB, over paired "
-        "runs. A change is found if its arm is reported before it changes again: an arm that "
+        "runs. A change is detected if its arm is reported before it changes again: an arm that "
         "nobody plays is never tested. “Oracle” restarts LinUCB's arms at the true "
         "change points and is the reference for every detector.",
         highlight=[i for i, label in enumerate(result.regret) if label.startswith("PS")],
@@ -182,7 +182,7 @@ def _differences(m: int) -> list[str]:
     ]
     if m:
         sentences += [
-            "β, which the paper leaves open, is drawn once a run from the unit ball in d·m = 25 "
+            "β, which the paper leaves open, is drawn once per run from the unit ball in d·m = 25 "
             "dimensions.",
             "The letter of Algorithm 2 counts other arms' windows twice in the model before the "
             "window (G_pre); the policy named plainly keeps it exact.",

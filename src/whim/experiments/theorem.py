@@ -123,9 +123,9 @@ def _table(
         )  # fmt: skip
     return Table(
         title="Regret at the end, parameters from the proof",
-        columns=["T", "ω", "γ", _OURS, _BASE, "changes found", "false alarms"],
+        columns=["T", "ω", "γ", _OURS, _BASE, "changes detected", "false alarms"],
         rows=rows,
-        caption="All arms change together, so one detection, which restarts all, finds a change.",
+        caption="All arms change together, so one detection, which restarts all, covers a change.",
     )
 
 

@@ -38,7 +38,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Positives:
-    """One entry a positive; users and artists are rows of the features.
+    """One entry per positive; users and artists are rows of the features.
 
     ``known`` holds each user's artists, none of which may be drawn into a pool.
     """

@@ -1,4 +1,4 @@
-"""Text as bytes: white space, digits, decimal numbers to the last bit, equal stretches."""
+"""Text as bytes: white space, digits, decimal numbers to the last bit, equal parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEN = np.array([10.0**k for k in range(23)])
 
 @part
 def same(data: U8, a: int, b: int, length: int) -> bool:
-    """Whether two stretches of text are equal; no early end, so that LLVM takes many at a time."""
+    """Whether two parts of the text are equal; no early end, so that LLVM takes many at a time."""
     one, other = data[a : a + length], data[b : b + length]
     different = False  # numba would widen bytes, not bools
     for k in range(one.shape[0]):

@@ -194,7 +194,7 @@ class Writer:
             self._dropped[reason] += count
 
     def warn(self, what: str, count: int = 1) -> None:
-        """Count what the reader used, but found odd."""
+        """Count what the reader used although it was unusual."""
         if count:
             self._warnings[what] += count
 

@@ -112,7 +112,7 @@ def detect(files: Sequence[Path]) -> str:
 
 
 class _Part(NamedTuple):
-    """What one call of the parser found."""
+    """What one call of the parser read."""
 
     counts: npt.NDArray[np.int64]
     columns: dict[str, Any]
@@ -221,7 +221,7 @@ def _parsed(file: Path, kind: str, jobs: int, progress: Progress | None) -> Iter
 def _task(
     parse: Callable[[Any], list[_Part]], block: Block, threads: ThreadPoolExecutor | None
 ) -> Callable[[], list[_Part]]:
-    """The parts of a block, when they are asked for."""
+    """The parts of a block, once they are needed."""
     if block.data is None:
         return list
     if threads is None:

@@ -97,9 +97,9 @@ class MUCB(RowWindows, ContextFreePolicy):
         n_arms
             K.
         segments
-            M: stretches without a change, one more than there are changes.
+            M: periods without a change, one more than there are changes.
         smallest_change
-            δ > 0: the smallest change of a mean reward that must be found.
+            δ > 0: the smallest change of a mean reward that must be detected.
 
         Examples
         --------

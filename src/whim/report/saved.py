@@ -90,8 +90,8 @@ def _simulation(folder: Path, settings: Settings, rows: Rows) -> ExperimentResul
         settings=settings,
         tables=[
             Table(
-                "Regret and changes found",
-                ["policy", "regret", f"saved against {base}", "reward per step", "changes found",
+                "Regret and changes detected",
+                ["policy", "regret", f"saved against {base}", "reward per step", "changes detected",
                  "false alarms", "median delay, steps"],
                 [_simulation_row(row, base) for row in rows],
                 "Means over runs with 95 % intervals; saved is the share of the regret, over "

@@ -22,7 +22,7 @@ _Variable = Annotated[str, Meta(max_length=256, pattern="^[A-Za-z_][A-Za-z0-9_]*
 
 
 class ConfigError(WhimError):
-    """The service cannot start as it was asked to."""
+    """The service cannot start with these settings."""
 
 
 class Webhook(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):

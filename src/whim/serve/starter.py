@@ -8,7 +8,7 @@ DEMO = "demo"
 
 
 def demo_config() -> wire.SpaceConfig:
-    """Readers with a device and a time of day; articles are added on sight."""
+    """Readers with a device and a time of day; articles are added when they first appear."""
     return wire.SpaceConfig(
         policy="pslinucb-disjoint",
         context=wire.Features(

@@ -48,7 +48,7 @@ class NewsLog:
     changes
         For each article number, the events after which its law is new.
     expected
-        (n, W): the click probability of every place, or ``None`` if it was not asked for.
+        (n, W): the click probability of every place, or ``None`` if it was not requested.
 
     Examples
     --------
@@ -102,8 +102,8 @@ class NewsWorld:
     hybrid payoff x·θ_a(t) + kron(y_a, x)·β, but for the mild decay.
 
     Articles make room for new ones and do not return. All times are shares of the run, so that a
-    short run is the same story told faster: an article lives ``pool_size / n_arms`` of it on
-    average (7.4 % by default).
+    short run is the same as a long one, only faster: an article lives ``pool_size / n_arms`` of
+    it on average (7.4 % by default).
 
     Parameters
     ----------

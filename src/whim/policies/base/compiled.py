@@ -44,7 +44,7 @@ class CompiledPolicy(Policy):
         kernels, cls = self._code, type(self)
         decides = cls._score is CompiledPolicy._score and cls._choose is Policy._choose
         learns = cls._observe is CompiledPolicy._observe
-        own = self._builds_cross  # else the caller must give cross features, and is told so
+        own = self._builds_cross  # else the caller must give cross features, see the error
         at_once = self._decides_at_once()
         self._choose_kernel = kernels.choose if decides and own and at_once else None
         self._observe_kernel = kernels.observe if learns and own else None

@@ -85,7 +85,7 @@ class Scoring(ArmArrays, ABC):
         return best
 
     def _choose(self, x: F64, slots: I64, cross: F64 | None) -> tuple[int, float, float, float]:
-        """The best candidate's slot, score, mean and width; ties as the policy was asked to."""
+        """The best candidate's slot, score, mean and width; ties by the policy's rule."""
         if self._draws:
             checks.vector("x", x, self._d)  # before the random stream moves on
         best = self._evaluate(x, slots, cross, peek=False)

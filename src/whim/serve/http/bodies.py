@@ -29,7 +29,7 @@ class SpaceList(Struct):
 
 
 class Rebuilding(Struct):
-    """The version that will have the new parameters once the log is folded under them."""
+    """The version that will have the new parameters once the space is rebuilt from its log."""
 
     version: int
 
@@ -99,13 +99,13 @@ class ChangeList(Struct):
 
 
 class Begun(Struct):
-    """A what-if that was begun."""
+    """A what-if that was started."""
 
     job: str
 
 
 class Health(Struct, omit_defaults=True):
-    """How the service is."""
+    """The state of the service."""
 
     status: str
     reason: str | None = None

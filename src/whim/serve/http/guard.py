@@ -52,12 +52,12 @@ def admit(
             token, by_browser = token_of(headers)
             if token is None:
                 raise ProblemError(
-                    401, "no_key", "a key must come with the request.", www_authenticate="Bearer"
+                    401, "no_key", "a key must be sent with the request.", www_authenticate="Bearer"
                 )
             key = service.keys.check(token)
             if key is None:
                 raise ProblemError(
-                    401, "wrong_key", "the key must be one that is in force.",
+                    401, "wrong_key", "the key must be valid: it is unknown or revoked.",
                     www_authenticate="Bearer",
                 )  # fmt: skip
             if not key.allows(wanted):
@@ -78,7 +78,7 @@ def admit(
 
 
 def refuse_open(settings: Settings, keys: Keys) -> None:
-    """Raise unless only this machine can connect or there is a key to ask for."""
+    """Raise unless only this machine can connect or there is a key to require."""
     if not is_loopback(settings.host) and not keys.any:
         raise ConfigError(
             f"host must be a loopback address while there are no keys, got {settings.host!r}: "

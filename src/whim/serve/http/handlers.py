@@ -102,7 +102,7 @@ async def decide_many(service: Service, call: Call) -> bytes:
 
 
 async def reward(service: Service, call: Call) -> bodies.Rewarded:
-    """Tell what came of a decision."""
+    """Report the reward of a decision."""
     body = call.body
     token = service.token()
     state = service.engine.reward(call.params["space"], body, token)
@@ -111,7 +111,7 @@ async def reward(service: Service, call: Call) -> bodies.Rewarded:
 
 
 async def reward_many(service: Service, call: Call) -> bodies.Results:
-    """Tell several rewards at once."""
+    """Report several rewards at once."""
     name = call.params["space"]
     service.engine.space(name)
     results: list[bodies.Rewarded | Failure] = []
@@ -150,14 +150,14 @@ async def activate(service: Service, call: Call) -> bodies.Activated:
 
 
 async def list_changes(service: Service, call: Call) -> dict[str, Any]:
-    """List the changes of interest that were found."""
+    """List the changes of interest that were detected."""
     name = call.params["space"]
     service.engine.space(name)
     return {"changes": service.changes_after(name, call.query["since"], call.query["limit"])}
 
 
 async def stream_changes(service: Service, call: Call) -> None:
-    """Changes as they are found, as server-sent events; Last-Event-ID is honoured."""
+    """Stream changes as they are detected, as server-sent events; Last-Event-ID is honoured."""
     name = call.params["space"]
     service.engine.space(name)
     since = _last_event(call)
@@ -217,11 +217,11 @@ async def begin_whatif(service: Service, call: Call) -> bodies.Begun:
 
 
 async def show_whatif(service: Service, call: Call) -> Job:
-    """How far a what-if is, and what came of it."""
+    """Progress and result of a what-if."""
     service.engine.space(call.params["space"])
     job = service.job(call.params["job"])
     if job is None:
-        raise ProblemError(404, "not_found", "job must be one that was begun and is remembered.")
+        raise ProblemError(404, "not_found", "job must be a what-if that is still stored.")
     return job
 
 
@@ -236,7 +236,7 @@ async def healthz(service: Service, call: Call) -> Reply:
 
 
 async def readyz(service: Service, call: Call) -> Reply:
-    """Whether the service takes requests now."""
+    """Whether the service accepts requests now."""
     reason = service.trouble
     if reason is not None:
         return Reply(_json(bodies.Health("failed", reason)), 503)

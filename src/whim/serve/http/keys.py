@@ -45,7 +45,7 @@ class Key(Struct, frozen=True):
     revoked: bool = False
 
     def allows(self, scope: str) -> bool:
-        """Whether it may be used for ``scope``; admin may everything."""
+        """Whether it may be used for ``scope``; admin covers all."""
         return not self.revoked and (scope in self.scopes or "admin" in self.scopes)
 
 
@@ -89,7 +89,7 @@ class Keys:
 
     @property
     def any(self) -> bool:
-        """Whether a key is asked for: one was made, revoked ones included, or nobody can tell."""
+        """Whether a key is required: one was ever made, or the file cannot be read."""
         self._refresh()
         return self._seen or self.problem is not None
 
@@ -98,7 +98,7 @@ class Keys:
         self._refresh()
         if self.problem is not None:
             return None
-        # looked up by hash: what its timing tells is about the hash, which no caller can steer
+        # looked up by hash: what its timing reveals is about the hash, which no caller can steer
         key = self._by_hash.get(_hash(token))
         return None if key is None or key.revoked else key
 
@@ -157,7 +157,7 @@ class Keys:
         return token
 
     def revoke(self, name: str) -> None:
-        """Let a key be of no more use; its name stays taken."""
+        """Revoke a key; its name stays taken."""
         with self._locked():
             kept, _ = self._read()
             if all(k.name != name for k in kept):

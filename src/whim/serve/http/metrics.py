@@ -1,4 +1,4 @@
-"""``Metrics``: what Prometheus reads. Requests are counted as they come, all else when it asks."""
+"""``Metrics``: what Prometheus reads. Requests are counted as they come, the rest on a scrape."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Metrics(Collector):
         return self._requests.setdefault((route, method, status), [0] * len(_NAMES) + [0.0])
 
     def change(self, space: str) -> None:
-        """A change of interest was found; from any thread."""
+        """A change of interest was detected; from any thread."""
         with self._lock:
             self._changes[space] = self._changes.get(space, 0) + 1
 
@@ -89,11 +89,11 @@ class Metrics(Collector):
         return generate_latest(self._registry)
 
     def describe(self) -> list[Metric]:
-        """Nothing: names are known when they are asked for."""
+        """Nothing: names are known at a scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """What the registry asks for."""
+        """The metrics of a scrape."""
         if self.engine is not None:
             yield from self._of_spaces(self.engine)
             yield from self._of_the_log(self.engine)
@@ -116,7 +116,7 @@ class Metrics(Collector):
             "whim_rewards_total", "Rewards that came.", labels=["space", "state"]
         )
         changes = CounterMetricFamily(
-            "whim_changes_total", "Changes of interest found since the start.", labels=by_space
+            "whim_changes_total", "Changes of interest detected since the start.", labels=by_space
         )
         steps = CounterMetricFamily("whim_steps_total", "Rewards learnt from.", labels=by_space)
         waiting = GaugeMetricFamily(

@@ -22,7 +22,7 @@ _ALWAYS = {
 }
 _GUARDED = {
     401: "No key, or a wrong one.",
-    403: "The key has not the scope, or the request comes from elsewhere.",
+    403: "The key lacks the scope, or the request comes from another site.",
     429: "Too many requests; Retry-After says when.",
 }
 # names that generated clients rely on: of operations, and of schemas whose classes were renamed
@@ -58,8 +58,8 @@ def _operation(route: Route, schemas: dict[Any, dict[str, Any]]) -> dict[str, An
         success["content"] = {route.media: {"schema": shape}}
     replies = {str(route.status): success}
     problems = dict.fromkeys(route.problems, "")
-    known = {404: "There is nothing of that name.", 409: "It clashes with what is there.",
-             429: _GUARDED[429], 503: "The service cannot take it now."}  # fmt: skip
+    known = {404: "There is nothing of that name.", 409: "It conflicts with what exists.",
+             429: _GUARDED[429], 503: "The service cannot accept it now."}  # fmt: skip
     if route.takes is not None:
         problems.update(_ALWAYS)
     if route.query:
@@ -154,7 +154,7 @@ def _page(page: PageRoute, method: str) -> dict[str, Any]:
     query = _QUERIES.get(page.path, ()) if method == "GET" else ()
     operation: dict[str, Any] = {
         "operationId": f"page_{page.name}_{method.lower()}", "tags": ["page"],
-        "summary": f"The page: {page.name.strip('_').replace('_', ' ')}.",
+        "summary": f"Dashboard: {page.name.strip('_').replace('_', ' ')}.",
         "parameters": [
             *({"name": n, "in": "path", "required": True, "schema": _STRING} for n in names),
             *({"name": n, "in": "query", "required": False, "schema": _STRING} for n in query),
@@ -162,8 +162,8 @@ def _page(page: PageRoute, method: str) -> dict[str, Any]:
         "responses": {
             "200": {"description": "A page, a part of one, or its numbers.", "content": shown},
             "204": {"description": "Nothing has changed."},
-            "303": {"description": "Elsewhere: to the login, or on from it."},
-            "default": {"description": "A page that says why not.",
+            "303": {"description": "A redirect, to the login or away from it."},
+            "default": {"description": "A page with the reason.",
                         "content": {"text/html": _TEXT}},
         },
     }  # fmt: skip

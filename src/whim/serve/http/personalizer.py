@@ -89,7 +89,7 @@ def flat(features: list[dict[str, Any]] | None, path: str) -> dict[str, Any]:
 async def _space(service: Service) -> str:
     name = service.settings.personalizer_space
     if name not in service.engine:
-        with contextlib.suppress(ConflictError):  # another request made it meanwhile
+        with contextlib.suppress(ConflictError):  # another request has just made it
             await service.create(name, personalizer_config())
     return name
 

@@ -136,7 +136,7 @@ class Endpoint:
         problem = problem_of(error)
         if problem is None:
             service.log.error("fault", path=scope["path"], exc_info=error)
-            problem = ProblemError(500, "fault", "a fault of the service; its log says more.")
+            problem = ProblemError(500, "fault", "a fault of the service; its log has the details.")
         return failure(problem)
 
 
@@ -155,7 +155,7 @@ async def answer(send: Send, reply: Reply, *, head: bool = False) -> None:
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if head else reply.body})
     except (OSError, RuntimeError):
-        pass  # the caller has gone meanwhile
+        pass  # the caller has disconnected
 
 
 async def read(headers: dict[bytes, bytes], receive: Receive, most: int) -> bytes:
@@ -173,7 +173,7 @@ async def read(headers: dict[bytes, bytes], receive: Receive, most: int) -> byte
             size += len(parts[-1])
         body = b"".join(parts)
     if message["type"] == "http.disconnect":
-        raise ProblemError(400, "cut_short", "the body must come whole.")
+        raise ProblemError(400, "cut_short", "the body must be complete.")
     if len(body) > most:
         raise _too_long(most)
     return body

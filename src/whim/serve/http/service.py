@@ -59,7 +59,7 @@ class Service:
     # -- life ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin to read the log; ``opened`` is set when that has ended, well or not."""
+        """Begin to read the log; ``opened`` is set when that has ended, even by an error."""
         self._loop = asyncio.get_running_loop()
         self._spawn(self._open())
 
@@ -74,7 +74,7 @@ class Service:
             self.opened.set()
             return
         if self.keys.problem is not None:
-            self.log.error("nothing is let in", reason=self.keys.problem)
+            self.log.error("no request is accepted", reason=self.keys.problem)
         took = time.perf_counter() - began
         self.log.info("ready", rows=self.engine.recovered, seconds=round(took, 3))
         self._start_background()
@@ -175,7 +175,7 @@ class Service:
     # -- decisions and commits ----------------------------------------------------------------
 
     def decide(self, name: str, body: wire.DecisionBody) -> DecisionRequest:
-        """Have a decision made, together with all that are asked for in this turn of the loop.
+        """Have a decision made, together with all that arrive in this turn of the event loop.
 
         Its answer is there and safe when its token is done.
         """
@@ -193,7 +193,7 @@ class Service:
         for name, some in by_space.items():
             try:
                 self.engine.decide_many(name, some)
-            except Exception as error:  # of whatever kind: those who wait must be told
+            except Exception as error:  # of any kind: those who wait must get an answer
                 for one in some:
                     one.error = one.error or error
             for one in some:

@@ -1,6 +1,6 @@
 """``export``: a space's log for others: Parquet, the log that ``whim replay`` reads, dsjson.
 
-The service may run meanwhile. Whatever goes wrong, nothing half-made is left under the name.
+The service may be running. If anything goes wrong, no incomplete file is left behind.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ last small transaction says that they are there, and only then rows are deleted,
 Rows stay that make, change and retire spaces, and decisions that still wait for a reward, so that
 their ids stay known.
 
-Trimming is work for another process than the one that serves: it folds. It takes the write lock
-for milliseconds and sleeps in between; the service's writer waits within its busy timeout. Its
-commits are not synced one by one: the log is written in order, so that the next commit of the
-service makes them safe too, and whatever is lost before that is lost from its end.
+Trimming is work for another process than the one that serves, because it replays rows. It takes
+the write lock for milliseconds and sleeps in between; the service's writer waits within its busy
+timeout. Its commits are not synced one by one: the log is written in order, so that the next
+commit of the service makes them safe too, and whatever is lost before that is lost from its end.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def trim(
 ) -> Trimmed:
     """Take rows from before a time, in microseconds, out of a log that may be in use.
 
-    At most ``most`` rows are folded in one call. ``given_up`` has, by number of a space, the
+    At most ``most`` rows are applied in one call. ``given_up`` has, by number of a space, the
     version that could not be built: nobody waits for it.
     """
     reader = LogReader(path)
@@ -131,7 +131,7 @@ class _Trim:
     def _seal(
         self, number: int, config_row: ConfigRow, seq: int, at: int
     ) -> tuple[int, int, int, int, bytes]:
-        """Fold a space up to the row and write its base, which nobody heeds yet."""
+        """Compute a space's state up to the row and write its base, which is not in use yet."""
         assert config_row.config is not None
         base, version = read_base(self._reader, number), config_row.version
         since = base.body.since if base is not None else 0

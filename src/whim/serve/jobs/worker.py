@@ -1,4 +1,4 @@
-"""``Worker``: a child process that folds the log, for snapshots, rebuilds and what-ifs.
+"""``Worker``: a child process that replays the log, for snapshots, rebuilds and what-ifs.
 
 It has its own interpreter, so no decision ever waits for it. It reads the committed log and speaks
 with the service in frames of MessagePack: a length, then the message. If it dies, the service

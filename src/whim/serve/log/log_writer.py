@@ -132,7 +132,7 @@ def _lock_out_others(path: str) -> Any:
 
 
 if __name__ == "__main__":
-    for _name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the service tells it when to end
+    for _name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the service ends it
         if hasattr(signal, _name):
             signal.signal(getattr(signal, _name), signal.SIG_IGN)
     gc.disable()  # it makes no cycles

@@ -58,7 +58,7 @@ class ArmFeatures(Struct, array_like=True, gc=False):
 
 
 class DecisionRow(Struct, array_like=True, gc=False):
-    """A decision: what was asked, what was answered, and how."""
+    """A decision: the request, the answer, and how it was made."""
 
     id: str
     context: list[float] | dict[str, Any]

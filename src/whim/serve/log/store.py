@@ -1,6 +1,6 @@
 """``Store``: the log in SQLite, written by one process; a reply waits until its row is safe.
 
-A row is committed (write-ahead log, synchronous=FULL) before anybody is told; the ``log_writer``
+A row is committed (write-ahead log, synchronous=FULL) before the reply; the ``log_writer``
 does it, many rows per commit, while decisions go on. When a commit fails the store has failed for
 good: it takes nothing more and says why, and a restart goes on from what was committed.
 """
@@ -57,7 +57,7 @@ _Batch = tuple[list[Row], list[Packed], list[tuple[int, Change]], list[Any]]
 
 
 class Store(LogReader):
-    """The log, and the changes found while folding it.
+    """The log, and the changes of interest that its rows revealed.
 
     Writing is for one thread, reading for any. ``on_commit`` is called on an event loop once there
     is one (``attach``); without, by ``append`` and ``flush``. The database is made if need be.
@@ -154,7 +154,7 @@ class Store(LogReader):
             try:
                 body = _encode((rows, packed))
                 self._link.sendall(LENGTH.pack(len(body)) + body)
-            except Exception as error:  # of whatever kind: those who wait must be told
+            except Exception as error:  # of any kind: those who wait must get an answer
                 self._fail(error)
                 self._finish()
 

@@ -1,1 +1,1 @@
-"""Spaces as the fold of their log: encoding, state, snapshots, recovery, and the engine."""
+"""Spaces as their log makes them: encoding, state, snapshots, recovery, and the engine."""

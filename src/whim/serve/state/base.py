@@ -1,6 +1,6 @@
 """The base of a space: what stands for rows that retention has removed, and the rows that remain.
 
-State is then the fold of the base and of the remaining rows. ``jobs.trim`` writes bases.
+State is then computed from the base and the remaining rows. ``jobs.trim`` writes bases.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def read_base(reader: LogReader, number: int) -> Base | None:
 
 
 def begin(base: Base | None, config: SpaceConfig, version: int) -> SpaceState:
-    """Where the fold of a space begins: at its base, or with nothing learnt.
+    """The state from which a space is replayed: its base, or nothing learnt.
 
     What a base learnt is of one version. Another one learns from the rows that remain.
     """

@@ -1,8 +1,8 @@
 """``Engine``: all spaces over their one log; what a service does, without a network or a loop.
 
 Requests run on one thread (the event loop): compute, apply, queue the row, and wait for its
-commit before the reply. Snapshots and rebuilds fold the committed log elsewhere (``recovery``) and
-never touch what serves until they are done.
+commit before the reply. Snapshots and rebuilds replay the committed log elsewhere (``recovery``)
+and never touch what serves until they are done.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Engine:
     ) -> None:
         self._clock = clock
         self.spaces: dict[str, Space] = {}
-        self._wanted: dict[int, ConfigRow] = {}  # the configuration asked for last, by number
+        self._wanted: dict[int, ConfigRow] = {}  # the configuration requested last, by number
         self._in_force: dict[int, ConfigRow] = {}
         self._failed: dict[int, tuple[int, str]] = {}  # versions that could not be built
         self.made = 0  # spaces that there ever were
@@ -70,7 +70,7 @@ class Engine:
         self._replicas = recovery.Replicas(self.store, self._snapshots)
 
     def _recover(self) -> int:
-        """Last snapshot and the rest of the log, for every space; how many rows were folded."""
+        """Last snapshot and the rest of the log, for every space; how many rows were replayed."""
         states: dict[int, SpaceState] = {}
         for number, history in config_histories(self.store).items():
             self.made = max(self.made, number)
@@ -196,9 +196,9 @@ class Engine:
         return Row(self.seq, self.now(), number, kind, None, body)
 
     def change(self, name: str, config: wire.SpaceConfig, token: Any = None) -> int:
-        """Ask for other parameters; the version that will have them once it is built.
+        """Request other parameters; the version that will have them once it is built.
 
-        What was learnt is not lost: the whole log is folded anew under them, see ``swap``. A
+        What was learnt is not lost: the whole log is replayed with them, see ``swap``. A
         change that came before and is not built yet is given up for this one.
         """
         space = self._writable(name)
@@ -339,7 +339,7 @@ class Engine:
         return number, self._in_force[number]
 
     def wanted(self, name: str) -> tuple[int, ConfigRow]:
-        """A space's number and the configuration asked for last, to be built from the log."""
+        """A space's number and the configuration requested last, to be built from the log."""
         number = self.space(name).number
         return number, self._wanted[number]
 
@@ -354,7 +354,7 @@ class Engine:
         return recovery.Rebuilt(number, state, pack_changes(number, config_row.version, changes))
 
     def rebuild_failed(self, name: str, version: int, message: str) -> None:
-        """Say why a version cannot be built; the one in force serves on until another is asked."""
+        """Record why a version cannot be built; the current one serves until another request."""
         space = self.spaces.get(name)
         if space is not None and self._wanted[space.number].version == version:
             self._failed[space.number] = version, message
@@ -365,7 +365,7 @@ class Engine:
         return {number: version for number, (version, _) in self._failed.items()}
 
     def catch_up(self, state: SpaceState, number: int) -> list[Packed]:
-        """Fold what was committed since a rebuild began, so that little is left for ``swap``."""
+        """Replay what was committed since a rebuild began, so that little is left for ``swap``."""
         changes = recovery.advance(self.store, state, number)
         return pack_changes(number, state.version, changes)
 

@@ -1,4 +1,4 @@
-"""Folding the committed log, in any process: for a restart, for snapshots and for rebuilds.
+"""Replaying the committed log, in any process: for a restart, for snapshots and rebuilds.
 
 Nothing here needs an ``Engine``: a log to read, the snapshots, and which space.
 """
@@ -28,7 +28,7 @@ class BusyError(WhimError):
 
 
 class Rebuilt(NamedTuple):
-    """A state under another configuration, and the changes of interest found on the way."""
+    """A state under another configuration, and the changes of interest detected on the way."""
 
     number: int
     state: SpaceState
@@ -40,7 +40,7 @@ _space = operator.itemgetter(2)
 
 @contextlib.contextmanager
 def _no_gc() -> Iterator[None]:
-    """Without garbage collection: folding makes no cycles, and collecting would take as long."""
+    """Without garbage collection: replaying makes no cycles, and collecting would take as long."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -53,7 +53,7 @@ def _no_gc() -> Iterator[None]:
 def advance(
     reader: LogReader, state: SpaceState, number: int, progress: Progress | None = None
 ) -> list[Change]:
-    """Fold the rows of a space that came since; ``progress`` gets the row that it has reached."""
+    """Replay the rows of a space that came since; ``progress`` gets the row that it has reached."""
     changes: list[Change] = []
     began, trimmed = state.seq, reader.trimmed()
     with _no_gc():
@@ -67,7 +67,7 @@ def advance(
 
 
 def advance_all(reader: LogReader, states: dict[int, SpaceState], known: Collection[int]) -> int:
-    """Fold the rows of many spaces, each from where it is, in one reading; how many rows.
+    """Replay the rows of many spaces, each from where it is, in one pass; how many rows.
 
     A row of a space that is not ``known`` is an error.
     """
@@ -107,7 +107,7 @@ def _by_space(block: list[Raw]) -> Iterable[tuple[int, list[Raw]]]:
 def start(
     reader: LogReader, number: int, config_row: ConfigRow, snapshot: SpaceState | None = None
 ) -> SpaceState:
-    """Where to fold a space on from: its snapshot, if that will do, else the beginning."""
+    """Where to replay a space from: its snapshot if it is usable, else the beginning."""
     assert config_row.config is not None
     trimmed = reader.trimmed()
     if (
@@ -123,7 +123,7 @@ def start(
 def rebuild(
     reader: LogReader, number: int, config_row: ConfigRow, progress: Progress | None = None
 ) -> tuple[SpaceState, list[Change]]:
-    """Fold the log of a space from the beginning, under another configuration."""
+    """Replay the log of a space from the beginning, under another configuration."""
     state = start(reader, number, config_row)
     return state, advance(reader, state, number, progress)
 

@@ -60,9 +60,9 @@ def probability(config: wire.SpaceConfig, place: int, wanted: int, n: int) -> fl
 
 
 class DecisionRequest(msgspec.Struct):
-    """A decision that is asked for, and how it went: an answer, as JSON, or an error.
+    """A requested decision and its outcome: an answer, as JSON, or an error.
 
-    ``raw`` is its body in one form, which is told from another's by its ``digest``.
+    ``raw`` is its body in one form, and ``digest`` identifies it.
     """
 
     body: wire.DecisionBody
@@ -96,7 +96,7 @@ class Space:
     """One bandit while it serves.
 
     Every method that changes something returns rows that are already applied here and must be
-    committed before the caller is told. ``at`` is the time of the row, in microseconds.
+    committed before the caller gets a reply. ``at`` is the time of the row, in microseconds.
     """
 
     def __init__(self, number: int, name: str, state: SpaceState) -> None:

@@ -1,4 +1,4 @@
-"""``SpaceState``: what a space knows, as the fold of its log. No clock, no disk, no chance.
+"""``SpaceState``: what a space knows, computed from its log. No clock, no disk, no draws.
 
 Live requests, a restart, a rebuild under other parameters and a snapshot all end in the same
 ``apply``, so they cannot disagree. Whatever needed a clock or a draw is a number in the row.

@@ -176,7 +176,7 @@ class Stats:
         self.counts[_REWARDS[state]] += 1
 
     def closed(self, at: int, waiting: Pending, learn: float | None, live: bool) -> None:
-        """A decision's waiting is over; ``live``: its arm was not retired meanwhile."""
+        """A decision's waiting is over; ``live``: its arm has not been retired."""
         counts = self.counts
         if learn is None:
             counts["never_shown"] += 1

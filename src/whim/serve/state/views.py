@@ -21,7 +21,7 @@ class Info(Struct, kw_only=True):
     name: str
     version: int
     config: wire.SpaceConfig
-    wanted: int  # the version asked for last; it is being built while it is another
+    wanted: int  # the version requested last; being built while it differs
     rebuilding: bool
     failed: str | None  # why the version wanted could not be built
     arms: int
@@ -46,7 +46,7 @@ class ArmView(Struct, kw_only=True):
 
 
 class ChangeView(Struct, kw_only=True):
-    """A change: when it was found and when it began, how sure, and what moved.
+    """A change: when it was detected and when it began, how sure, and what moved.
 
     ``plays`` and ``began`` count the arm's plays; ``features`` names the coefficients.
     """
