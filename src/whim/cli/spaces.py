@@ -45,14 +45,16 @@ _File = Annotated[
     typer.Option("--file", metavar="FILE", help="The configuration, as .json or .toml."),
 ]
 
+_COMPILING = 300.0  # seconds to wait where the service may have to compile a new policy first
 
-def _client(url: str, key: str | None) -> Client:
+
+def _client(url: str, key: str | None, timeout: float = 30.0) -> Client:
     from whim.cli.serve import needed
 
     needed()
     from whim.client import Client
 
-    return Client(url, key or "", timeout=300.0, retries=1)  # a new policy is compiled first
+    return Client(url, key or "", timeout=timeout, retries=1)
 
 
 @spaces.command("list")
@@ -111,7 +113,7 @@ def create(
     """Make a space."""
     from whim.cli.show import print_json
 
-    with _client(url, key) as client:
+    with _client(url, key, _COMPILING) as client:
         config = _laid({} if file is None else _read(file), policy, param, set_)
         info = client.create(name, config)
     if as_json:
@@ -142,7 +144,7 @@ def change(
         raise InvalidInputError(
             "change must name what to change: --policy, --param, --set, --file."
         )
-    with _client(url, key) as client:
+    with _client(url, key, _COMPILING) as client:
         base = _read(file) if file is not None else _plain(client.space(name))["config"]
         version = client.change(name, _laid(base, policy, param, set_))
         serves = wait and _waited(client, name, version)
