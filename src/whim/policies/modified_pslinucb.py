@@ -85,7 +85,6 @@ class ModifiedPSLinUCB(RowWindows, Reporting, RidgePolicy):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            payoff="disjoint",
             n_features=n_features,
             alpha=alpha,
             ridge=ridge,

@@ -60,6 +60,11 @@ class Policy(Scoring):
         """Describe the change that ``_observe`` has just reported."""
         raise NotImplementedError
 
+    def _changed(self, slot: int, **fields: Any) -> ChangeEvent:
+        """A change that the last play of an arm revealed; ``fields`` are what the test says."""
+        play = {"arm": self._id_of[slot], "step": self._step, "plays": self._plays[slot]}
+        return ChangeEvent(**{**play, "window": 0, **fields})
+
     def _grow_pool(self) -> None:
         """Make room after GROW."""
         raise NotImplementedError
