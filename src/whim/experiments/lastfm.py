@@ -31,7 +31,6 @@ _PAIRS = [
     ("PSLinUCB-Disjoint", "LinUCB-Disjoint", "+2.0 %"),
     ("PSLinUCB-Hybrid", "LinUCB-Hybrid", "+2.4 %"),
 ]
-_disjoint, _hybrid = click_rates.papers_test(D, M, 0.15, 0.2)
 _STAND_IN = (
     "Made with a stand-in: a made-up music community, not LastFM's data, which are not part of "
     "Whim. The numbers cannot be compared with the paper's; with your own copy of HetRec 2011 "
@@ -44,9 +43,13 @@ def policies() -> dict[str, whim.Policy]:
     return {
         "Random": whim.Random(),
         "LinUCB-Disjoint": whim.LinUCBDisjoint(n_features=D, alpha=0.15),
-        "PSLinUCB-Disjoint": _disjoint(1200, 0.035),
+        "PSLinUCB-Disjoint": whim.PSLinUCBDisjoint(
+            n_features=D, alpha=0.15, window=1200, threshold=0.035
+        ),
         "LinUCB-Hybrid": whim.LinUCBHybrid(n_features=D, n_item_features=M, alpha=0.2),
-        "PSLinUCB-Hybrid": _hybrid(1000, 0.02),
+        "PSLinUCB-Hybrid": whim.PSLinUCBHybrid(
+            n_features=D, n_item_features=M, alpha=0.2, window=1000, threshold=0.02
+        ),
     }
 
 
@@ -156,9 +159,7 @@ def sensitivity(options: Options) -> ExperimentResult:
     """Click rate against ω and δ."""
     origin = source(options, "paper", full=3, quick=1)
     return click_rates.sensitivity(
-        origin,
-        {"PSLinUCB-Disjoint": (_disjoint, 1200, 0.035), "PSLinUCB-Hybrid": (_hybrid, 1000, 0.02)},
-        {f"LinUCB-{p}": policies()[f"LinUCB-{p}"] for p in ("Disjoint", "Hybrid")},
+        origin, policies(),
         [100, 400, 1200] if options.quick else [100, 200, 400, 800, 1200],
         [0.02, 0.035] if options.quick else [0.015, 0.02, 0.025, 0.03, 0.035], first=1.0,
         options=options, name="lastfm/sensitivity", title="How much ω and δ matter on LastFM",

@@ -23,8 +23,6 @@ from whim.types import F64, I64, ArmId, ChangeEvent, Decision
 _ARRAY, _F64 = np.ndarray, np.dtype(np.float64)
 _LARGEST = checks.LARGEST
 _NAMES = frozenset((str, int))  # ids that can be looked up without a further check
-_NOTHING: F64 = np.zeros(0)
-_FEW = 64
 _NO_CONTEXT = object()
 _new = tuple.__new__
 

@@ -13,14 +13,13 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from whim.evaluate import Interval
-from whim.evaluate.intervals import rate_interval
+from whim.evaluate.intervals import Z, rate_interval
 from whim.serve.state.stats import MICRO, Bin, Stats
 
 _CLOSED = 0.95  # of a bin's decisions, for it to be settled before its time
 _POINTS = 120  # of a chart, at most
 _ENOUGH = 50  # decisions that a point stands for, if there are so many before it
 _RECENT = 400  # decisions that "now" stands for, at least
-_Z = 1.959963984540054
 
 
 class Rates(NamedTuple):
@@ -63,7 +62,7 @@ def lift(ours: Bin) -> Interval | None:
     a, b = ours.total / ours.closed, ours.holdback_total / ours.holdback
     va = max(ours.squares / ours.closed - a * a, 0.0) / ours.closed
     vb = max(ours.holdback_squares / ours.holdback - b * b, 0.0) / ours.holdback
-    spread = min(_Z * math.sqrt(va / (a * a) + vb / (b * b)), 50.0)
+    spread = min(Z * math.sqrt(va / (a * a) + vb / (b * b)), 50.0)
     return Interval(a / b - 1, a / b * math.exp(-spread) - 1, a / b * math.exp(spread) - 1)
 
 

@@ -7,7 +7,6 @@ never touch what serves until they are done.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import time
@@ -112,18 +111,6 @@ class Engine:
     def fail(self, reason: str) -> None:
         """Accept nothing more."""
         self.store.failed = StoreError(reason)
-
-    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Commit on an event loop from now on."""
-        self.store.attach(loop)
-
-    def detach(self) -> None:
-        """Commit what is queued, and leave the event loop."""
-        self.store.detach()
-
-    def send(self) -> None:
-        """Do not wait for the end of the loop's turn: commit what is queued now."""
-        self.store.send()
 
     def sync(self, token: Any) -> None:
         """Have ``token`` returned once all rows queued so far are safe."""
