@@ -110,8 +110,7 @@ def table(options: Options) -> ExperimentResult:
     gains, headline = click_rates.gain_rows(
         result, _PAIRS, where=where, telling_only=options.quick and bool(origin.warning)
     )
-    gain = fmt.percent(result.relative("PSLinUCB-Disjoint", "LinUCB-Disjoint"), 1, signed=True)
-    gain_h = fmt.percent(result.relative("PSLinUCB-Hybrid", "LinUCB-Hybrid"), 1, signed=True)
+    gain, gain_h = (row[-1] for row in gains.rows)
     return ExperimentResult(
         title="Which artist next? Click rates on LastFM",
         summary=f"{where}: adapting moves the click rate by {gain} under disjoint and by {gain_h} "

@@ -86,7 +86,6 @@ def _simulation(folder: Path, settings: Settings, rows: Rows) -> ExperimentResul
         summary=f"{settings['world'].get('what', '')} The lowest regret over {runs} "
         f"{'run' if runs == 1 else 'runs'} of {horizon:,} steps is that of {best['policy']}: "
         f"{fmt.whole(_interval(best, 'regret'))}.".strip(),
-        command="",
         settings=settings,
         tables=[
             Table(
@@ -147,10 +146,7 @@ def _replay(folder: Path, settings: Settings, rows: Rows) -> ExperimentResult:
     names = ("ips", "snips", "dr")
     if settings["logging"] == "propensity":
         cells = [
-            [
-                row["policy"],
-                *(fmt.rate(_interval(row, n)) if n in row else "" for n in names),
-            ]
+            [row["policy"], *(fmt.rate(_interval(row, n)) if n in row else "" for n in names)]
             for row in rows
         ]
         heads = ["policy", *map(str.upper, names)]
@@ -159,7 +155,6 @@ def _replay(folder: Path, settings: Settings, rows: Rows) -> ExperimentResult:
         id=f"replay/{settings['log']}",
         title=f"Replay of {settings['log']}",
         summary=summary.strip(),
-        command="",
         settings=settings,
         tables=tables,
         figures=[
