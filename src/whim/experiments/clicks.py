@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 import whim.policies as whim
-from whim.evaluate import Interval, SimulationResult, mean_interval, simulate
+from whim.evaluate import Interval, mean_interval, simulate
 from whim.evaluate.intervals import ratio_interval
 from whim.experiments import click_rates, lastfm, yahoo
 from whim.experiments import formatting as fmt
@@ -53,7 +53,9 @@ def clicks(options: Options) -> ExperimentResult:
         world, pages, horizon=visits, runs=runs, seed=options.seed, jobs=options.jobs,
         progress=options.stage("beyond/clicks: front page", runs),
     )  # fmt: skip
-    read = _Rates("front page", page.reward, _reports(page))
+    seen = page.detections.items()
+    reports = {b: float(np.mean([d.found + d.false_alarms for d in some])) for b, some in seen}
+    read = _Rates("front page", page.reward, reports)
     table, gains = _table([heard, read])
     return ExperimentResult(
         title="Clicks without tuning: the score test against the paper's δ",
@@ -106,13 +108,6 @@ def _policies(papers: dict[str, whim.Policy], d: int, m: int) -> dict[str, whim.
             else whim.PSLinUCBHybrid(n_features=d, n_item_features=m, alpha=alpha)
         )
     return made
-
-
-def _reports(result: SimulationResult) -> dict[str, float]:
-    return {
-        label: float(np.mean([d.found + d.false_alarms for d in seen]))
-        for label, seen in result.detections.items()
-    }
 
 
 def _table(places: list[_Rates]) -> tuple[Table, list[tuple[str, Interval]]]:
