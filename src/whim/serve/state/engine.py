@@ -334,12 +334,6 @@ class Engine:
         """Write what changed since the last snapshot; where no worker does it."""
         return self._replicas.snapshot(*self.in_force(name))
 
-    def rebuilt(self, name: str) -> recovery.Rebuilt:
-        """Build what is wanted here, from any thread; what ``swap`` takes."""
-        number, config_row = self.wanted(name)
-        state, changes = recovery.rebuild(self.store, number, config_row)
-        return recovery.Rebuilt(number, state, pack_changes(number, config_row.version, changes))
-
     def rebuild_failed(self, name: str, version: int, message: str) -> None:
         """Say why a version cannot be built; the one in force serves on until another is asked."""
         space = self.spaces.get(name)
