@@ -30,29 +30,24 @@ class Source(NamedTuple):
 def replay_all(
     source: Source,
     policies: Mapping[str, Policy],
-    *,
-    first: float,
-    seed: int,
-    jobs: int,
+    options: Options,
     advance: Callable[[int], None],
+    first: float = 1.0,
 ) -> ReplayResult:
     """Replay every log; the runs of all logs stand side by side."""
-    before = 0
-    results = []
-    for log in source.logs:
-        results.append(
-            replay(
-                log,
-                policies,
-                sample=source.sample,
-                runs=source.runs,
-                first=first,
-                seed=seed,
-                jobs=jobs,
-                progress=after(advance, before),
-            )
+    results = [
+        replay(
+            log,
+            policies,
+            sample=source.sample,
+            runs=source.runs,
+            first=first,
+            seed=options.seed,
+            jobs=options.jobs,
+            progress=after(advance, i * len(policies) * source.runs),
         )
-        before += len(policies) * source.runs
+        for i, log in enumerate(source.logs)
+    ]
     runs = {label: [run for r in results for run in r.runs[label]] for label in policies}
     return ReplayResult(results[0].settings, runs, separate=len(source.logs) > 1)
 
@@ -173,9 +168,7 @@ def sensitivity(
             made[one] = type(policies[label])(**own | {"window": w, "threshold": t})
             series.setdefault(label, []).append((value, one))
     advance = options.stage(name, len(made) * source.runs * len(source.logs))
-    result = replay_all(
-        source, made, first=first, seed=options.seed, jobs=options.jobs, advance=advance
-    )
+    result = replay_all(source, made, options, advance, first)
     spans = []
     for label in twins:
         rates = [result.rate(one).value for _, one in by_window[label] + by_threshold[label]]

@@ -38,9 +38,7 @@ def clicks(options: Options) -> ExperimentResult:
     origin = lastfm.source(options, "paper", full=10, quick=2)
     made = _policies(lastfm.policies(), lastfm.D, lastfm.M)
     advance = options.stage("beyond/clicks: LastFM", len(made) * len(origin.logs))
-    replayed = click_rates.replay_all(
-        origin, made, first=1.0, seed=options.seed, jobs=options.jobs, advance=advance
-    )
+    replayed = click_rates.replay_all(origin, made, options, advance)
     heard = _Rates(
         "made-up listeners" if origin.warning else "LastFM",
         {b: np.array([run.rate for run in runs]) for b, runs in replayed.runs.items()},

@@ -7,7 +7,6 @@ that is shown says so. Choices that the paper leaves open are argued in docs/las
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import whim.policies as whim
 from whim.evaluate import ReplayResult
 from whim.experiments import click_rates
 from whim.experiments import formatting as fmt
-from whim.experiments.options import Options
+from whim.experiments.options import Options, after
 from whim.experiments.result import ExperimentResult, Table
 from whim.logs import lastfm
 from whim.worlds import Listeners
@@ -103,9 +102,8 @@ def table(options: Options) -> ExperimentResult:
     wu, theirs = source(options, "wu2018", **count), _wu()
     runs = len(origin.logs)
     advance = options.stage("lastfm/table", (len(made) + len(theirs)) * runs)
-    again = partial(click_rates.replay_all, first=1.0, seed=options.seed, jobs=options.jobs)
-    result = again(origin, made, advance=advance)
-    other = again(wu, theirs, advance=lambda done: advance(len(made) * runs + done))
+    result = click_rates.replay_all(origin, made, options, advance)
+    other = click_rates.replay_all(wu, theirs, options, after(advance, len(made) * runs))
     where = "Made-up listeners" if origin.warning else "LastFM"
     gains, headline = click_rates.gain_rows(
         result, _PAIRS, where=where, telling_only=options.quick and bool(origin.warning)

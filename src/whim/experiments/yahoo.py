@@ -141,9 +141,7 @@ def table(options: Options) -> ExperimentResult:
     """Table 1 and the figure of click rate over time."""
     origin, made = source(options, full=5, quick=3), policies()
     advance = options.stage("yahoo/table", len(made) * origin.runs * len(origin.logs))
-    result = click_rates.replay_all(
-        origin, made, first=1.0, seed=options.seed, jobs=options.jobs, advance=advance
-    )
+    result = click_rates.replay_all(origin, made, options, advance)
     where = "Simulated front page" if origin.warning else "Yahoo"
     gains, headline = click_rates.gain_rows(
         result, _PAIRS, where=where, telling_only=options.quick and bool(origin.warning)

@@ -42,8 +42,7 @@ def run(
     data: Path, space: str, config: wire.SpaceConfig, progress: Callable[[float], None]
 ) -> dict[str, Any]:
     """Replay the log of a space, which is only read, under ``config``."""
-    reader = LogReader(data / "log.db")
-    try:
+    with contextlib.closing(LogReader(data / "log.db")) as reader:
         if space not in (spaces := open_spaces(reader)):
             raise NotFoundError(f"space must be one that exists, got {space!r}.")
         number, history = spaces[space]
@@ -57,8 +56,6 @@ def run(
                 replay.take(row[0], row[1], row[3], row[5])
             progress(block[-1][0] / last)
         changes = reader.count_changes(number, history.now.version, 0, 1_000_000)
-    finally:
-        reader.close()
     return _result(replay, history.served[-1][2], config, changes)
 
 
