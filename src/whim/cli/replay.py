@@ -112,7 +112,10 @@ def _print_estimates(rows: list[dict[str, Any]]) -> None:
 
     names = ("ips", "snips", "dr")
     cells = [
-        [row["policy"], *(estimate(row, n, apart="\n") if n in row else "–" for n in names)]
+        [
+            row["policy"],
+            *(estimate(row, n, apart="\n") if n in row else "–" for n in names),
+        ]
         for row in rows
     ]
     typer.echo()

@@ -146,7 +146,10 @@ def _replay(folder: Path, settings: Settings, rows: Rows) -> ExperimentResult:
     names = ("ips", "snips", "dr")
     if settings["logging"] == "propensity":
         cells = [
-            [row["policy"], *(fmt.rate(_interval(row, n)) if n in row else "" for n in names)]
+            [
+                row["policy"],
+                *(fmt.rate(_interval(row, n)) if n in row else "" for n in names),
+            ]
             for row in rows
         ]
         heads = ["policy", *map(str.upper, names)]

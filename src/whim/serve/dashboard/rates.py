@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from whim.evaluate import Interval
 from whim.evaluate.intervals import Z, rate_interval
+from whim.serve.jobs.whatif import finite
 from whim.serve.state.stats import MICRO, Bin, Stats
 
 _CLOSED = 0.95  # of a bin's decisions, for it to be settled before its time
@@ -105,7 +106,7 @@ def series(bins: list[tuple[int, Bin]], width: int) -> dict[str, list[Any]]:
         columns["t"].append(at / MICRO)
         columns["n"].append(one.closed)
         for prefix, interval in zip(("", "held_"), both, strict=True):
-            value, low, high = (None, None, None) if interval is None else map(_finite, interval)
+            value, low, high = finite(interval)
             columns["held" if prefix else "rate"].append(value)
             columns[f"{prefix}low"].append(low)
             columns[f"{prefix}high"].append(high)
@@ -139,7 +140,3 @@ def _pooled(points: list[tuple[float, Bin]], names: tuple[str, str, str]) -> lis
         start = max(bisect_right(sums[0], sums[0][i + 1] - _ENOUGH, 0, i + 1) - 1, 0)
         intervals.append(rate(*(column[i + 1] - column[start] for column in sums)))
     return intervals
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
