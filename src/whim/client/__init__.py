@@ -19,9 +19,9 @@ except ImportError as error:
     ) from error
 
 from whim.client.asynchronous import AsyncClient
-from whim.client.core import Arm, Change, ServiceError, SpaceInfo, UnreachableError
+from whim.client.core import Arm, Change, Rewarded, ServiceError, SpaceInfo, UnreachableError
 from whim.client.sync import Client
-from whim.serve.wire import Answer, Candidate, DecisionBody, RewardBody, Rewarded, SpaceConfig
+from whim.serve.wire import Answer, Candidate, DecisionBody, RewardBody, SpaceConfig
 
 __all__ = [
     "Answer", "Arm", "AsyncClient", "Candidate", "Change", "Client", "DecisionBody",

@@ -16,7 +16,7 @@ import msgspec
 
 from whim.errors import InvalidInputError, WhimError
 from whim.serve.settings import is_loopback
-from whim.serve.wire import Answer, Candidate, DecisionBody, RewardBody, Rewarded, SpaceConfig
+from whim.serve.wire import Answer, Candidate, DecisionBody, RewardBody, SpaceConfig
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -59,6 +59,13 @@ class SpaceInfo(msgspec.Struct, kw_only=True):
     arms: int = 0
     waiting: int = 0
     steps: int = 0
+
+
+class Rewarded(msgspec.Struct):
+    """What became of a reward: learnt, kept, duplicate or late."""
+
+    decision_id: str
+    state: str
 
 
 class Arm(msgspec.Struct, kw_only=True):

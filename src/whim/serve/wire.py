@@ -135,10 +135,3 @@ class RewardBody(Struct, forbid_unknown_fields=True, kw_only=True):
     decision_id: DecisionId
     value: Number
     reward_id: DecisionId | None = None
-
-
-class Rewarded(Struct):
-    """What became of a reward: learnt, kept (for a sum), duplicate or late."""
-
-    decision_id: str
-    state: str

@@ -46,6 +46,13 @@ class Answers(Struct):
     answers: Annotated[list[Any], _either("Answer")]
 
 
+class Rewarded(Struct):
+    """What became of a reward: learnt, kept (for a sum), duplicate or late."""
+
+    decision_id: str
+    state: str
+
+
 class Rewards(Struct, forbid_unknown_fields=True):
     """Several rewards at once."""
 

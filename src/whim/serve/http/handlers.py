@@ -101,23 +101,23 @@ async def decide_many(service: Service, call: Call) -> bytes:
     return b'{"answers":[' + b",".join(answers) + b"]}"
 
 
-async def reward(service: Service, call: Call) -> wire.Rewarded:
+async def reward(service: Service, call: Call) -> bodies.Rewarded:
     """Tell what came of a decision."""
     body = call.body
     token = service.token()
     state = service.engine.reward(call.params["space"], body, token)
     await token
-    return wire.Rewarded(body.decision_id, state)
+    return bodies.Rewarded(body.decision_id, state)
 
 
 async def reward_many(service: Service, call: Call) -> bodies.Results:
     """Tell several rewards at once."""
     name = call.params["space"]
     service.engine.space(name)
-    results: list[wire.Rewarded | Failure] = []
+    results: list[bodies.Rewarded | Failure] = []
     for i, body in enumerate(call.body.rewards):
         try:
-            results.append(wire.Rewarded(body.decision_id, service.engine.reward(name, body)))
+            results.append(bodies.Rewarded(body.decision_id, service.engine.reward(name, body)))
         except WhimError as error:
             results.append(_failure(error, f"$.rewards[{i}]"))
         if i % _AT_ONCE == _AT_ONCE - 1:
@@ -264,7 +264,7 @@ _ARMS = Query("limit", 1000, 1, 100_000, "how many at most, those shown most fir
 ROUTES: list[Route] = [
     _post(_SPACE + "/decisions", decide, scope="decide", takes=wire.DecisionBody, gives=wire.Answer,
           problems=(404, 409), tag="decisions"),
-    _post(_SPACE + "/rewards", reward, scope="reward", takes=wire.RewardBody, gives=wire.Rewarded,
+    _post(_SPACE + "/rewards", reward, scope="reward", takes=wire.RewardBody, gives=bodies.Rewarded,
           problems=(404,), tag="decisions"),
     _post(_SPACE + "/decisions/batch", decide_many, scope="decide", takes=bodies.Decisions,
           gives=bodies.Answers, problems=(404,), tag="decisions"),
