@@ -17,8 +17,9 @@ from whim.errors import InvalidInputError
 from whim.serve import wire
 from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import DECODERS, Kind
+from whim.serve.log.store import pack_changes
 from whim.serve.state.engine import Engine
-from whim.serve.state.recovery import BusyError
+from whim.serve.state.recovery import BusyError, Rebuilt, rebuild
 from whim.serve.state.space import ConflictError, NotFoundError, draws
 from whim.serve.state.space_state import SpaceState
 
@@ -102,6 +103,13 @@ def traffic(engine, clock, name, steps, seed):
     engine.store.flush()
 
 
+def rebuilt(engine, name):
+    """What ``swap`` takes, built here instead of by a worker."""
+    number, wanted = engine.wanted(name)
+    state, changes = rebuild(engine.store, number, wanted)
+    return Rebuilt(number, state, pack_changes(number, wanted.version, changes))
+
+
 def folded(engine, name):
     """The space from the whole log, by rows alone."""
     space = engine.space(name)
@@ -181,9 +189,9 @@ def test_other_parameters_lose_no_learning_and_the_old_ones_serve_meanwhile(tmp_
     steps = engine.space("s").state.policy.step
     other = msgspec.structs.replace(config, params={"alpha": 0.3})
     assert engine.change("s", other) == 2
-    rebuilt = engine.rebuilt("s")
+    new = rebuilt(engine, "s")
     assert ask(engine, "s").version == 1
-    engine.swap("s", rebuilt)
+    engine.swap("s", new)
     assert ask(engine, "s").version == 2
     engine.store.flush()
     now = engine.space("s").state
@@ -206,7 +214,7 @@ def test_a_change_that_was_cut_short_is_still_wanted_after_a_restart(tmp_path, c
     again = Engine(data, clock=clock)
     assert again.info("s").rebuilding
     assert again.info("s").version == 1
-    again.swap("s", again.rebuilt("s"))
+    again.swap("s", rebuilt(again, "s"))
     assert again.info("s").version == 2
     again.close()
 
@@ -216,7 +224,7 @@ def test_a_newer_change_takes_the_place_of_one_that_is_not_built(engine, clock):
     engine.create("s", config)
     traffic(engine, clock, "s", 20, seed=9)
     engine.change("s", msgspec.structs.replace(config, params={"alpha": 0.3}))
-    first = engine.rebuilt("s")
+    first = rebuilt(engine, "s")
     engine.rebuild_failed("s", 2, "no room")
     info = engine.info("s")
     assert (info.wanted, info.rebuilding, info.failed) == (2, False, "no room")
@@ -225,7 +233,7 @@ def test_a_newer_change_takes_the_place_of_one_that_is_not_built(engine, clock):
     assert (info.version, info.wanted, info.rebuilding, info.failed) == (1, 3, True, None)
     with pytest.raises(BusyError):
         engine.swap("s", first)
-    engine.swap("s", engine.rebuilt("s"))
+    engine.swap("s", rebuilt(engine, "s"))
     assert engine.space("s").state.policy.params["alpha"] == 0.4
     engine.store.flush()
     assert folded(engine, "s").digest() == engine.space("s").state.digest()
@@ -237,7 +245,7 @@ def test_a_space_made_anew_under_a_name_is_not_the_one_that_was_rebuilt(engine, 
     engine.create("s", config)
     engine.change("s", other)
     engine.store.flush()
-    old = engine.rebuilt("s")
+    old = rebuilt(engine, "s")
     engine.retire("s")
     engine.create("s", config)
     engine.change("s", other)

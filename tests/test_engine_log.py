@@ -19,6 +19,7 @@ from tests.test_engine import (
     ask,
     clock,
     engine,
+    rebuilt,
     reward,
     traffic,
 )
@@ -169,7 +170,7 @@ def test_changes_come_after_their_commit(tmp_path, clock):
     assert {engine.name(number) for number, *_ in told} == {"s"}
     before = len(told)
     engine.change("s", msgspec.structs.replace(CONFIGS["paper's test"], explore=0.5))
-    engine.swap("s", engine.rebuilt("s"))
+    engine.swap("s", rebuilt(engine, "s"))
     engine.close()
     assert len(told) == before  # the same history again is no news
 

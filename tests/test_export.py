@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import whim
 import whim.logs
-from tests.test_engine import CONFIGS, SECOND, ask, clock, engine, reward, traffic
+from tests.test_engine import CONFIGS, SECOND, ask, clock, engine, rebuilt, reward, traffic
 from whim.cli.app import app
 from whim.errors import InvalidInputError, LogFileError
 from whim.evaluate import replay
@@ -278,7 +278,7 @@ def test_a_space_that_changed_is_exported_as_it_is_now(engine, clock, data, tmp_
     traffic(engine, clock, "s", 20, seed=1)
     other = msgspec.structs.replace(CONFIGS["score test"], context=wire.Features(size=2))
     engine.change("s", other)
-    engine.swap("s", engine.rebuilt("s"))
+    engine.swap("s", rebuilt(engine, "s"))
     traffic(engine, clock, "s", 10, seed=2)
     _, out = written(data, tmp_path, "parquet")
     table = pl.read_parquet(out)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import whim.logs
-from tests.test_engine import CONFIGS, SECOND, ask, clock, engine, folded, reward, traffic
+from tests.test_engine import CONFIGS, SECOND, ask, clock, engine, folded, rebuilt, reward, traffic
 from whim.serve import wire
 from whim.serve.jobs.export import export
 from whim.serve.jobs.history import History
@@ -303,7 +303,7 @@ def test_a_restart_goes_on_from_the_base(tmp_path, clock, kind, snapshot):
     again.snapshot("s")
     trim(again, cut(again, 0.5))
     again.change("s", msgspec.structs.replace(CONFIGS[kind], explore=0.5))
-    again.swap("s", again.rebuilt("s"))
+    again.swap("s", rebuilt(again, "s"))
     again.store.flush()
     live = again.space("s").state.digest()
     again.close()

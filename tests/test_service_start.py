@@ -103,7 +103,7 @@ _FIRST_REQUESTS = """
     from numba.core.dispatcher import Dispatcher
     from whim.serve import wire
     from whim.serve.state.engine import Engine
-    from whim.serve.state.warm import compile_for
+    from whim.serve.state.policy import compile_for
 
     compiled, plain = [], Dispatcher.compile
 

@@ -72,8 +72,8 @@ def test_it_is_the_same_without_its_snapshots(stored: Path, copy: str) -> None:
 
 # what the stored warning says today
 REWORDED = (
-    "The effective sample size is only 18 decisions: take the estimate as a hint. More exploration, "
-    "or a longer log, would make it more precise."
+    "The effective sample size is only 18 decisions: take the estimate as a hint. More "
+    "exploration, or a longer log, would make it more precise."
 )
 
 

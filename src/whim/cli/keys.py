@@ -52,11 +52,9 @@ def list_(data: DataDir = DATA, as_json: Json = False) -> None:
 
     listed = _open(data).list()
     if as_json:
-        rows = [
-            {"name": k.name, "scopes": k.scopes, "made": k.made, "revoked": k.revoked}
-            for k in listed
-        ]
-        print_json({"keys": rows})
+        import msgspec
+
+        print_json({"keys": msgspec.to_builtins(listed)})
     elif not listed:
         typer.echo("no keys: the service is open to this machine, and to no other")
     else:

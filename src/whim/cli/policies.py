@@ -14,19 +14,18 @@ def policies(as_json: Json = False) -> None:
     """List the policies, what each is and the parameters that it takes."""
     from whim.policies import POLICIES
 
-    rows = []
-    for name, cls in sorted(POLICIES.items()):
-        parameters = inspect.signature(cls).parameters.values()
-        rows.append(
-            {
-                "name": name,
-                "class": cls.__name__,
-                "what": (inspect.getdoc(cls) or "").splitlines()[0],
-                "parameters": {
-                    p.name: None if p.default is p.empty else p.default for p in parameters
-                },
-            }
-        )
+    rows = [
+        {
+            "name": name,
+            "class": cls.__name__,
+            "what": (inspect.getdoc(cls) or "").splitlines()[0],
+            "parameters": {
+                p.name: None if p.default is p.empty else p.default
+                for p in inspect.signature(cls).parameters.values()
+            },
+        }
+        for name, cls in sorted(POLICIES.items())
+    ]
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return

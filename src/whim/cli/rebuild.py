@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -40,8 +41,7 @@ def rebuild(
 
     if not (data / "log.db").is_file():
         raise InvalidInputError(f"data must be a service's directory, got {str(data)!r}.")
-    reader = LogReader(data / "log.db")
-    try:
+    with contextlib.closing(LogReader(data / "log.db")) as reader:
         there = open_spaces(reader)
         wanted = space or sorted(there)
         for name in wanted:
@@ -53,8 +53,6 @@ def rebuild(
             number, history = there[name]
             with bar(name, reader.last()[0]) as advance:
                 rows.append(_compare(data, reader, name, number, history.now, advance))
-    finally:
-        reader.close()
     if as_json:
         print_json({"spaces": rows})
     else:

@@ -79,16 +79,8 @@ def settings(option: str, texts: Sequence[str]) -> dict[str, Any]:
     >>> settings("set", ["n_arms=3", "law=ball"])
     {'n_arms': 3, 'law': 'ball'}
     """
-    values: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value_text = text.partition("=")
-        name = name.strip()
-        if not name or not equals or not value_text.strip():
-            raise InvalidInputError(f"{option} must be made of name=value, got {text!r}.")
-        if name in values:
-            raise InvalidInputError(f"{option} must have each name once, got {name!r} twice.")
-        values[name] = value(value_text)
-    return values
+    named = _named(option, "made of name=value", texts)
+    return {name: only for name, (only,) in named.items()}
 
 
 def axes(texts: Sequence[str]) -> dict[str, list[Any]]:
@@ -97,14 +89,21 @@ def axes(texts: Sequence[str]) -> dict[str, list[Any]]:
     >>> axes(["window=50,100", "threshold=0.2,0.35"])
     {'window': [50, 100], 'threshold': [0.2, 0.35]}
     """
+    return _named("vary", "name=value,value,...", texts, several=True)
+
+
+def _named(
+    option: str, form: str, texts: Sequence[str], *, several: bool = False
+) -> dict[str, list[Any]]:
+    """The values after each ``name=``; a name may come once."""
     values: dict[str, list[Any]] = {}
     for text in texts:
-        name, equals, value_text = text.partition("=")
-        name, parts = name.strip(), value_text.split(",")
-        if not name or not equals or not all(part.strip() for part in parts):
-            raise InvalidInputError(f"vary must be name=value,value,..., got {text!r}.")
+        name, _, after = text.partition("=")
+        name, parts = name.strip(), after.split(",") if several else [after]
+        if not name or not all(part.strip() for part in parts):
+            raise InvalidInputError(f"{option} must be {form}, got {text!r}.")
         if name in values:
-            raise InvalidInputError(f"vary must have each name once, got {name!r} twice.")
+            raise InvalidInputError(f"{option} must have each name once, got {name!r} twice.")
         values[name] = [value(part) for part in parts]
     return values
 

@@ -18,7 +18,8 @@ def _sends(
     """A method that sends what a method of ``Core`` makes, with its parameters."""
 
     async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run(build(self._core, *args, **kwargs))
+        call = build(self._core, *args, **kwargs)
+        return await self._core.run(call, self._http.request, asyncio.sleep)
 
     describe(method, build)
     return method
@@ -41,25 +42,6 @@ class AsyncClient:
     ) -> None:
         self._core = Core(url, key, space, timeout, retries)
         self._http = httpx.AsyncClient(**self._core.options)
-
-    async def _run(self, call: Call[T]) -> T:
-        talk = self._core.talk(call)
-        try:
-            step = next(talk)
-            while True:
-                if isinstance(step, float):
-                    await asyncio.sleep(step)
-                    step = next(talk)
-                    continue
-                try:
-                    reply = await self._http.request(**step.parts)
-                except httpx.TransportError as error:
-                    step = talk.throw(error)
-                else:
-                    step = talk.send(reply)
-        except StopIteration as end:
-            answer: T = end.value
-            return answer
 
     spaces = _sends(Core.spaces)
     space = _sends(Core.space)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import ipaddress
 import os
 import random
 import uuid
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -16,6 +15,7 @@ import httpx
 import msgspec
 
 from whim.errors import InvalidInputError, WhimError
+from whim.serve.settings import is_loopback
 from whim.serve.wire import Answer, Candidate, DecisionBody, RewardBody, SpaceConfig
 
 T = TypeVar("T")
@@ -225,13 +225,6 @@ def _asked_to_wait(reply: httpx.Response) -> float:
         return 0.0
 
 
-def _loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 class Core:
     """What both clients share: everything but the sending."""
 
@@ -251,21 +244,26 @@ class Core:
             "base_url": url,
             "timeout": timeout,
             "headers": {"Authorization": f"Bearer {key}"} if key else {},
-            "trust_env": not _loopback(parts.hostname),  # no proxy between here and here
+            "trust_env": not is_loopback(parts.hostname),  # no proxy between here and here
             "verify": parts.scheme == "https",  # reading certificates takes its time
         }
 
-    def talk(self, call: Call[T]) -> Generator[Call[T] | float, Any, T]:
-        """Yields calls to send and seconds to wait; takes replies and failures; the answer."""
+    async def run(
+        self,
+        call: Call[T],
+        request: Callable[..., Awaitable[httpx.Response]],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> T:
+        """Send a call, by the ``request`` of a client, until there is an answer."""
         for attempt in range(self.retries + 1):
             last = attempt == self.retries
             try:
-                reply = yield call
+                reply = await request(**call.parts)
             except httpx.TransportError as error:
                 never_came = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
                 if last or not (call.repeatable or never_came):
                     raise UnreachableError(self.url, error) from error
-                yield pause(attempt)
+                await sleep(pause(attempt))
                 continue
             status, wait = reply.status_code, _asked_to_wait(reply)
             if reply.is_success:
@@ -273,7 +271,7 @@ class Core:
             again = status in AGAIN if call.repeatable else status in (429, 503)
             if last or not again or wait > _LONGEST:
                 raise problem(reply)
-            yield max(wait, pause(attempt))
+            await sleep(max(wait, pause(attempt)))
         raise AssertionError("the last attempt returns or raises")
 
     # -- calls: the methods of both clients -------------------------------------------------

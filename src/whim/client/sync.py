@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Concatenate
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Concatenate
 
 import httpx
 
@@ -18,10 +18,24 @@ def _sends(
     """A method that sends what a method of ``Core`` makes, with its parameters."""
 
     def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._run(build(self._core, *args, **kwargs))
+        return _now(self._core.run(build(self._core, *args, **kwargs), self._request, _sleep))
 
     describe(method, build)
     return method
+
+
+async def _sleep(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def _now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns that never gives way, for all that it awaits is done at once."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    raise AssertionError("nothing in a client that waits gives way")
 
 
 class Client:
@@ -55,24 +69,8 @@ class Client:
         self._core = Core(url, key, space, timeout, retries)
         self._http = httpx.Client(**self._core.options)
 
-    def _run(self, call: Call[T]) -> T:
-        talk = self._core.talk(call)
-        try:
-            step = next(talk)
-            while True:
-                if isinstance(step, float):
-                    time.sleep(step)
-                    step = next(talk)
-                    continue
-                try:
-                    reply = self._http.request(**step.parts)
-                except httpx.TransportError as error:
-                    step = talk.throw(error)
-                else:
-                    step = talk.send(reply)
-        except StopIteration as end:
-            answer: T = end.value
-            return answer
+    async def _request(self, **parts: Any) -> httpx.Response:
+        return self._http.request(**parts)
 
     spaces = _sends(Core.spaces)
     space = _sends(Core.space)

@@ -43,9 +43,7 @@ class Cusum:
     def false_alarm(self) -> float:
         """False alarms per play for independent normal residuals: Siegmund's approximation."""
         k, height = self.drift, self.threshold + 1.166
-        if math.isinf(height):
-            return 0.0
-        if 2 * k * height > 700:
+        if math.isinf(height) or 2 * k * height > 700:
             return 0.0
         small = k * height < 1e-6  # the limit for no drift: the formula would cancel
         one_sided = height**2 if small else (math.expm1(2 * k * height) / k - 2 * height) / 2 / k

@@ -21,7 +21,7 @@ from whim.evaluate.intervals import (
     rate_interval,
     ratio_interval,
 )
-from whim.evaluate.simulation_result import axes, columns, frame, write_frames
+from whim.evaluate.simulation_result import columns, draw, frame, write_frames
 from whim.types import F64, ArmId
 
 if TYPE_CHECKING:
@@ -250,17 +250,10 @@ class ReplayResult:
 
     def plot(self) -> Figure:
         """The average click rate so far against the share of the log seen, with 95 % bands."""
-        figure, ax = axes()
-        for label in self.runs:
-            points = self.over_time(label)
-            x, y, low, high = (
-                [p[k] for p in points] for k in ("share", "ctr", "ctr_low", "ctr_high")
-            )
-            [line] = ax.plot(x, y, label=label)
-            ax.fill_between(x, low, high, color=line.get_color(), alpha=0.15, lw=0)
-        ax.set(xlabel="share of the log", ylabel="average reward of matched events")
-        ax.legend(frameon=False)
-        return figure
+        names = ("share", "ctr", "ctr_low", "ctr_high")
+        points = {label: self.over_time(label) for label in self.runs}
+        lines = {label: [[p[k] for p in some] for k in names] for label, some in points.items()}
+        return draw(lines, "share of the log", "average reward of matched events", alpha=0.15)
 
     def save(self, folder: str | Path) -> Path:
         """Write ``over_time.parquet``, ``changes.parquet`` and ``result.json`` into a folder."""

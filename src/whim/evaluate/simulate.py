@@ -16,6 +16,7 @@ from whim.evaluate.simulation_result import SimulationResult
 from whim.evaluate.spread import spread
 from whim.kernels.loops import EACH, EventBatch
 from whim.policies import OracleRestart, Policy, from_bytes
+from whim.policies.run_events import Outcome
 from whim.types import F64, I64, ArmId, ChangeEvent
 from whim.worlds import Episode, World
 
@@ -145,15 +146,7 @@ def _concerned(policy: Policy, event: ChangeEvent, episode: Episode) -> list[Arm
 
 def play(policy: Policy, episode: Episode) -> tuple[F64, float, Detection]:
     """One policy over one episode: expected reward lost per step, mean reward, changes detected."""
-    steps = np.arange(len(episode.contexts))
-    n_arms = len(episode.features) or int(episode.members.max()) + 1
-    follower = Follower(policy, range(n_arms), np.arange(n_arms), episode.features)
-    batch = EventBatch(
-        EACH, episode.contexts, episode.pool_of, episode.offsets, episode.members,
-        np.full(len(steps), -1), np.nan_to_num(episode.rewards),
-    )  # fmt: skip
-    followed = follower.go(batch)
-    lost = episode.best - episode.expected[steps, followed.chosen]
+    followed, lost = follow(policy, episode)
     arms = episode.members[episode.offsets[episode.pool_of] + followed.chosen]
     every = policy.restarts_all
     reports = [
@@ -162,7 +155,24 @@ def play(policy: Policy, episode: Episode) -> tuple[F64, float, Detection]:
         for arm in _concerned(policy, event, episode)
     ]
     order = np.argsort(arms, kind="stable")  # steps of each arm side by side, in time
-    ends = np.cumsum(np.bincount(arms, minlength=n_arms))[:-1]
+    ends = np.cumsum(np.bincount(arms, minlength=_n_arms(episode)))[:-1]
     played = dict(enumerate(np.split(order + 1, ends)))
     detection = score_detection(reports, episode.changes, played, shared=every)
+    steps = np.arange(len(arms))
     return lost, float(episode.rewards[steps, followed.chosen].mean()), detection
+
+
+def follow(policy: Policy, episode: Episode) -> tuple[Outcome, F64]:
+    """A policy's choices and reports over an episode, and the expected reward lost per step."""
+    steps, n_arms = np.arange(len(episode.contexts)), _n_arms(episode)
+    follower = Follower(policy, range(n_arms), np.arange(n_arms), episode.features)
+    batch = EventBatch(
+        EACH, episode.contexts, episode.pool_of, episode.offsets, episode.members,
+        np.full(len(steps), -1), np.nan_to_num(episode.rewards),
+    )  # fmt: skip
+    followed = follower.go(batch)
+    return followed, episode.best - episode.expected[steps, followed.chosen]
+
+
+def _n_arms(episode: Episode) -> int:
+    return len(episode.features) or int(episode.members.max()) + 1

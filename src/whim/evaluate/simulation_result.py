@@ -103,14 +103,8 @@ class SimulationResult:
 
     def plot(self) -> Figure:
         """Mean regret over time with 95 % bands."""
-        figure, ax = axes()
-        for label in self.regret:
-            mean, low, high = self.curve(label)
-            [line] = ax.plot(self.steps, mean, label=label)
-            ax.fill_between(self.steps, low, high, color=line.get_color(), alpha=0.2, lw=0)
-        ax.set(xlabel="step", ylabel="regret: expected reward lost")
-        ax.legend(frameon=False)
-        return figure
+        lines = {label: (self.steps, *self.curve(label)) for label in self.regret}
+        return draw(lines, "step", "regret: expected reward lost", alpha=0.2)
 
     def save(self, folder: str | Path) -> Path:
         """Write ``curves.parquet`` and ``result.json`` (settings and table) into a folder."""
@@ -131,13 +125,18 @@ def frame(data: Any, schema: Any = None) -> polars.DataFrame:
     return made
 
 
-def axes() -> tuple[Figure, Any]:
-    """A figure and its axes."""
+def draw(lines: dict[str, Any], x_label: str, y_label: str, *, alpha: float) -> Figure:
+    """A figure of lines by label, each with its x, y, and the low and high of its band."""
     made = require("matplotlib.figure", "plot", "Figures need")
     figure: Figure = made.Figure(figsize=(7, 4.2), layout="constrained")
     ax = figure.subplots()
     ax.spines[["top", "right"]].set_visible(False)
-    return figure, ax
+    for label, (x, y, low, high) in lines.items():
+        [line] = ax.plot(x, y, label=label)
+        ax.fill_between(x, low, high, color=line.get_color(), alpha=alpha, lw=0)
+    ax.set(xlabel=x_label, ylabel=y_label)
+    ax.legend(frameon=False)
+    return figure
 
 
 def write_frames(

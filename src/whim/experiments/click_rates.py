@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-import whim.policies as whim
 from whim.evaluate import ReplayResult, replay
 from whim.experiments import formatting as fmt
 from whim.experiments.options import Options, after
@@ -31,29 +30,24 @@ class Source(NamedTuple):
 def replay_all(
     source: Source,
     policies: Mapping[str, Policy],
-    *,
-    first: float,
-    seed: int,
-    jobs: int,
+    options: Options,
     advance: Callable[[int], None],
+    first: float = 1.0,
 ) -> ReplayResult:
     """Replay every log; the runs of all logs stand side by side."""
-    before = 0
-    results = []
-    for log in source.logs:
-        results.append(
-            replay(
-                log,
-                policies,
-                sample=source.sample,
-                runs=source.runs,
-                first=first,
-                seed=seed,
-                jobs=jobs,
-                progress=after(advance, before),
-            )
+    results = [
+        replay(
+            log,
+            policies,
+            sample=source.sample,
+            runs=source.runs,
+            first=first,
+            seed=options.seed,
+            jobs=options.jobs,
+            progress=after(advance, i * len(policies) * source.runs),
         )
-        before += len(policies) * source.runs
+        for i, log in enumerate(source.logs)
+    ]
     runs = {label: [run for r in results for run in r.runs[label]] for label in policies}
     return ReplayResult(results[0].settings, runs, separate=len(source.logs) > 1)
 
@@ -147,25 +141,9 @@ def _hidden(curves: Sequence[Curve]) -> str:
     return "".join(under)
 
 
-Maker = Callable[[int, float], Policy]
-
-
-def papers_test(d: int, m: int, alpha: float, alpha_hybrid: float) -> tuple[Maker, Maker]:
-    """PSLinUCB with the paper's test, disjoint and hybrid, as functions of ω and δ."""
-    return (
-        lambda window, threshold: whim.PSLinUCBDisjoint(
-            n_features=d, alpha=alpha, window=window, threshold=threshold
-        ),
-        lambda window, threshold: whim.PSLinUCBHybrid(
-            n_features=d, n_item_features=m, alpha=alpha_hybrid, window=window, threshold=threshold
-        ),
-    )
-
-
 def sensitivity(
     source: Source,
-    ours: Mapping[str, tuple[Maker, int, float]],
-    bases: Mapping[str, Policy],
+    policies: Mapping[str, Policy],
     windows: Sequence[int],
     thresholds: Sequence[float],
     *,
@@ -175,24 +153,24 @@ def sensitivity(
     title: str,
     difference: str,
 ) -> ExperimentResult:
-    """Vary ω at each policy's own δ, and δ at its own ω; ``bases`` are the stationary twins."""
+    """Vary ω of PSLinUCB at its own δ, and δ at its own ω; LinUCB is its stationary twin."""
+    twins = {f"PSLinUCB-{payoff}": f"LinUCB-{payoff}" for payoff in ("Disjoint", "Hybrid")}
+    bases = {base: policies[base] for base in twins.values()}
     made: dict[str, Policy] = dict(bases)
     by_window: dict[str, list[tuple[float, str]]] = {}
     by_threshold: dict[str, list[tuple[float, str]]] = {}
-    for label, (maker, window, threshold) in ours.items():
-        pairs = [(w, threshold, w, by_window) for w in windows]
-        pairs += [(window, t, t, by_threshold) for t in thresholds]  # type: ignore[misc]
+    for label in twins:
+        own = policies[label].params
+        pairs = [(w, own["threshold"], w, by_window) for w in windows]
+        pairs += [(own["window"], t, t, by_threshold) for t in thresholds]  # type: ignore[misc]
         for w, t, value, series in pairs:
             one = f"{label}, ω = {w}, δ = {t:g}"
-            made[one] = maker(w, t)
+            made[one] = type(policies[label])(**own | {"window": w, "threshold": t})
             series.setdefault(label, []).append((value, one))
     advance = options.stage(name, len(made) * source.runs * len(source.logs))
-    result = replay_all(
-        source, made, first=first, seed=options.seed, jobs=options.jobs, advance=advance
-    )
-    twins = dict(zip(ours, bases, strict=True))
+    result = replay_all(source, made, options, advance, first)
     spans = []
-    for label in ours:
+    for label in twins:
         rates = [result.rate(one).value for _, one in by_window[label] + by_threshold[label]]
         spans.append(f"that of {label} is between {min(rates):.4f} and {max(rates):.4f}")
     rows = [[one, fmt.rate(result.rate(one)), _gain(result, one, bases)] for one in made]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 import whim.policies as whim
-from whim.evaluate import Interval, SimulationResult, mean_interval, simulate
+from whim.evaluate import Interval, mean_interval, simulate
 from whim.evaluate.intervals import ratio_interval
 from whim.experiments import click_rates, lastfm, yahoo
 from whim.experiments import formatting as fmt
@@ -38,9 +38,7 @@ def clicks(options: Options) -> ExperimentResult:
     origin = lastfm.source(options, "paper", full=10, quick=2)
     made = _policies(lastfm.policies(), lastfm.D, lastfm.M)
     advance = options.stage("beyond/clicks: LastFM", len(made) * len(origin.logs))
-    replayed = click_rates.replay_all(
-        origin, made, first=1.0, seed=options.seed, jobs=options.jobs, advance=advance
-    )
+    replayed = click_rates.replay_all(origin, made, options, advance)
     heard = _Rates(
         "made-up listeners" if origin.warning else "LastFM",
         {b: np.array([run.rate for run in runs]) for b, runs in replayed.runs.items()},
@@ -53,7 +51,9 @@ def clicks(options: Options) -> ExperimentResult:
         world, pages, horizon=visits, runs=runs, seed=options.seed, jobs=options.jobs,
         progress=options.stage("beyond/clicks: front page", runs),
     )  # fmt: skip
-    read = _Rates("front page", page.reward, _reports(page))
+    seen = page.detections.items()
+    reports = {b: float(np.mean([d.found + d.false_alarms for d in some])) for b, some in seen}
+    read = _Rates("front page", page.reward, reports)
     table, gains = _table([heard, read])
     return ExperimentResult(
         title="Clicks without tuning: the score test against the paper's δ",
@@ -106,13 +106,6 @@ def _policies(papers: dict[str, whim.Policy], d: int, m: int) -> dict[str, whim.
             else whim.PSLinUCBHybrid(n_features=d, n_item_features=m, alpha=alpha)
         )
     return made
-
-
-def _reports(result: SimulationResult) -> dict[str, float]:
-    return {
-        label: float(np.mean([d.found + d.false_alarms for d in seen]))
-        for label, seen in result.detections.items()
-    }
 
 
 def _table(places: list[_Rates]) -> tuple[Table, list[tuple[str, Interval]]]:

@@ -111,10 +111,6 @@ def _own(case: Case) -> dict[str, Any]:
     return {"n_features": case.world.n_features, "alpha": case.alpha}
 
 
-def _both(case: Case) -> dict[str, Any]:
-    return _own(case) | {"n_item_features": case.world.n_item_features}
-
-
 def _disjoint(policy: Callable[..., Maker]) -> Callable[[Case, dict[str, Any]], Maker]:
     """Makes a policy of contexts alone for a case and settings."""
     return lambda case, settings: policy(**_own(case), **settings)
@@ -122,7 +118,7 @@ def _disjoint(policy: Callable[..., Maker]) -> Callable[[Case, dict[str, Any]], 
 
 def _with_features(case: Case) -> dict[str, Competitor]:
     """Policies that look at the arms' features."""
-    both = _both(case)
+    both = _own(case) | {"n_item_features": case.world.n_item_features}
     sigma = 0.2 if case.clicks else 0.3
     gates = (0.03, 0.06) if case.clicks else (0.2, 0.4)
     papers = (

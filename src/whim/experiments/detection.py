@@ -104,7 +104,7 @@ def detection(options: Options) -> ExperimentResult:
         settings={"runs": runs, "runs for settings": tries, "seed": options.seed}
         | {"worlds": {c.title: c.world.describe() | {"horizon": c.horizon} for c in chosen}}
         | {"chosen": settings},
-        differences=_differences(),
+        differences=_DIFFERENCES,
         tables=[
             _overview(results),
             *(_table(case, results[case.title]) for case in chosen),
@@ -280,19 +280,18 @@ def _summary(main: SimulationResult) -> str:
     )
 
 
-def _differences() -> list[str]:
-    return [
-        "The paper does not score detection; worlds, measures and competitors are ours.",
-        "Every competitor with a setting has the best of three to eight, by regret in runs with "
-        "other seeds: chosen anew for random users, for one user, for clicks, for slow turns, for "
-        "hybrid payoffs and for the front page. The world in which nothing changes uses those "
-        "chosen for random users: nobody knows beforehand that nothing will change. The score "
-        "test has no setting and knows nothing.",
-        "CUSUM, Page-Hinkley and ADWIN watch an arm's residuals or their squares, whichever was "
-        "better, and restart it from nothing; Page-Hinkley and ADWIN are river's.",
-        "A change is detected by the first report of its arm before the arm changes again. "
-        "Modified PSLinUCB, M-UCB, DenBand and dLinUCB report and restart all arms at "
-        "once: that is compared with the changes of all arms, and has no delay in plays.",
-        "An arm that is never played after a change cannot be tested: such changes are counted "
-        "apart from those that were missed.",
-    ]
+_DIFFERENCES = [
+    "The paper does not score detection; worlds, measures and competitors are ours.",
+    "Every competitor with a setting has the best of three to eight, by regret in runs with "
+    "other seeds: chosen anew for random users, for one user, for clicks, for slow turns, for "
+    "hybrid payoffs and for the front page. The world in which nothing changes uses those "
+    "chosen for random users: nobody knows beforehand that nothing will change. The score "
+    "test has no setting and knows nothing.",
+    "CUSUM, Page-Hinkley and ADWIN watch an arm's residuals or their squares, whichever was "
+    "better, and restart it from nothing; Page-Hinkley and ADWIN are river's.",
+    "A change is detected by the first report of its arm before the arm changes again. "
+    "Modified PSLinUCB, M-UCB, DenBand and dLinUCB report and restart all arms at "
+    "once: that is compared with the changes of all arms, and has no delay in plays.",
+    "An arm that is never played after a change cannot be tested: such changes are counted "
+    "apart from those that were missed.",
+]

@@ -9,12 +9,11 @@ import numpy as np
 
 import whim.policies as whim
 from whim.evaluate import band, mean_interval
-from whim.evaluate.follow import Follower
+from whim.evaluate.simulate import follow
 from whim.evaluate.spread import spread
 from whim.experiments import formatting as fmt
 from whim.experiments.options import Options
 from whim.experiments.result import ExperimentResult, Figure, Table
-from whim.kernels.loops import EACH, EventBatch
 from whim.types import F64
 from whim.worlds import Episode, GroupedLinear
 
@@ -119,16 +118,8 @@ def _play(label: str, world: GroupedLinear, episode: Episode, strays: set[int]) 
         policy.add_arms(everyone, features=episode.features)
     else:
         policy.add_arms(everyone)
-    steps = np.arange(len(episode.contexts))
-    follower = Follower(policy, everyone, np.arange(world.n_arms), episode.features)
-    followed = follower.go(
-        EventBatch(
-            EACH, episode.contexts, episode.pool_of, episode.offsets, episode.members,
-            np.full(len(steps), -1), episode.rewards,
-        )
-    )  # fmt: skip
-    lost = episode.best - episode.expected[steps, followed.chosen]
-    at = np.linspace(len(steps) / POINTS, len(steps), POINTS).astype(np.int64) - 1
+    followed, lost = follow(policy, episode)
+    at = np.linspace(len(lost) / POINTS, len(lost), POINTS).astype(np.int64) - 1
     left = set(getattr(policy, "left", ()))
     return Outcome(
         regret=np.cumsum(lost)[at],

@@ -7,7 +7,6 @@ that is shown says so. Choices that the paper leaves open are argued in docs/las
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import whim.policies as whim
 from whim.evaluate import ReplayResult
 from whim.experiments import click_rates
 from whim.experiments import formatting as fmt
-from whim.experiments.options import Options
+from whim.experiments.options import Options, after
 from whim.experiments.result import ExperimentResult, Table
 from whim.logs import lastfm
 from whim.worlds import Listeners
@@ -31,7 +30,6 @@ _PAIRS = [
     ("PSLinUCB-Disjoint", "LinUCB-Disjoint", "+2.0 %"),
     ("PSLinUCB-Hybrid", "LinUCB-Hybrid", "+2.4 %"),
 ]
-_disjoint, _hybrid = click_rates.papers_test(D, M, 0.15, 0.2)
 _STAND_IN = (
     "Made with a stand-in: a made-up music community, not LastFM's data, which are not part of "
     "Whim. The numbers cannot be compared with the paper's; with your own copy of HetRec 2011 "
@@ -44,9 +42,13 @@ def policies() -> dict[str, whim.Policy]:
     return {
         "Random": whim.Random(),
         "LinUCB-Disjoint": whim.LinUCBDisjoint(n_features=D, alpha=0.15),
-        "PSLinUCB-Disjoint": _disjoint(1200, 0.035),
+        "PSLinUCB-Disjoint": whim.PSLinUCBDisjoint(
+            n_features=D, alpha=0.15, window=1200, threshold=0.035
+        ),
         "LinUCB-Hybrid": whim.LinUCBHybrid(n_features=D, n_item_features=M, alpha=0.2),
-        "PSLinUCB-Hybrid": _hybrid(1000, 0.02),
+        "PSLinUCB-Hybrid": whim.PSLinUCBHybrid(
+            n_features=D, n_item_features=M, alpha=0.2, window=1000, threshold=0.02
+        ),
     }
 
 
@@ -100,15 +102,13 @@ def table(options: Options) -> ExperimentResult:
     wu, theirs = source(options, "wu2018", **count), _wu()
     runs = len(origin.logs)
     advance = options.stage("lastfm/table", (len(made) + len(theirs)) * runs)
-    again = partial(click_rates.replay_all, first=1.0, seed=options.seed, jobs=options.jobs)
-    result = again(origin, made, advance=advance)
-    other = again(wu, theirs, advance=lambda done: advance(len(made) * runs + done))
+    result = click_rates.replay_all(origin, made, options, advance)
+    other = click_rates.replay_all(wu, theirs, options, after(advance, len(made) * runs))
     where = "Made-up listeners" if origin.warning else "LastFM"
     gains, headline = click_rates.gain_rows(
         result, _PAIRS, where=where, telling_only=options.quick and bool(origin.warning)
     )
-    gain = fmt.percent(result.relative("PSLinUCB-Disjoint", "LinUCB-Disjoint"), 1, signed=True)
-    gain_h = fmt.percent(result.relative("PSLinUCB-Hybrid", "LinUCB-Hybrid"), 1, signed=True)
+    gain, gain_h = (row[-1] for row in gains.rows)
     return ExperimentResult(
         title="Which artist next? Click rates on LastFM",
         summary=f"{where}: adapting moves the click rate by {gain} under disjoint and by {gain_h} "
@@ -156,9 +156,7 @@ def sensitivity(options: Options) -> ExperimentResult:
     """Click rate against ω and δ."""
     origin = source(options, "paper", full=3, quick=1)
     return click_rates.sensitivity(
-        origin,
-        {"PSLinUCB-Disjoint": (_disjoint, 1200, 0.035), "PSLinUCB-Hybrid": (_hybrid, 1000, 0.02)},
-        {f"LinUCB-{p}": policies()[f"LinUCB-{p}"] for p in ("Disjoint", "Hybrid")},
+        origin, policies(),
         [100, 400, 1200] if options.quick else [100, 200, 400, 800, 1200],
         [0.02, 0.035] if options.quick else [0.015, 0.02, 0.025, 0.03, 0.035], first=1.0,
         options=options, name="lastfm/sensitivity", title="How much ω and δ matter on LastFM",

@@ -6,6 +6,7 @@ Each line has the bar that it was promised to stay under.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import whim.policies as whim
@@ -19,6 +20,7 @@ from whim.worlds import PiecewiseLinear
 
 D, M, HORIZON = 5, 5, 20_000
 _OURS, _ORACLE = "score test", "oracle"
+_WORLD = PiecewiseLinear(n_arms=10, n_features=D, period=2000, noise=0.2, law="sphere")
 
 
 class _Line(NamedTuple):
@@ -30,28 +32,17 @@ class _Line(NamedTuple):
     hybrid: bool = False
 
 
-def _world(**other: Any) -> PiecewiseLinear:
-    settings: dict[str, Any] = {
-        "n_arms": 10,
-        "n_features": D,
-        "period": 2000,
-        "noise": 0.2,
-        "law": "sphere",
-    }
-    return PiecewiseLinear(**{**settings, **other})
-
-
 def _lines() -> list[_Line]:
     papers = "paper's test, ω = 100, δ = 0.35"
     return [
-        _Line("random users, unit sphere", _world(), {papers: 0.22, _ORACLE: 1.5}),
-        _Line("random users, unit ball", _world(law="ball"), {papers: 0.35}),
-        _Line("one user, unit sphere", _world(users="fixed"), {papers: 0.85}),
-        _Line("one user, unit ball", _world(users="fixed", law="ball"), {papers: 0.85}),
-        _Line("nothing changes", _world(period=None), {"LinUCB": 1.1}),
+        _Line("random users, unit sphere", _WORLD, {papers: 0.22, _ORACLE: 1.5}),
+        _Line("random users, unit ball", replace(_WORLD, law="ball"), {papers: 0.35}),
+        _Line("one user, unit sphere", replace(_WORLD, users="fixed"), {papers: 0.85}),
+        _Line("one user, unit ball", replace(_WORLD, users="fixed", law="ball"), {papers: 0.85}),
+        _Line("nothing changes", replace(_WORLD, period=None), {"LinUCB": 1.1}),
         _Line(
             "hybrid payoffs, random users, unit sphere",
-            _world(n_item_features=M),
+            replace(_WORLD, n_item_features=M),
             {"paper's test, ω = 100, δ = 0.4": 0.4, _ORACLE: 1.5},
             hybrid=True,
         ),

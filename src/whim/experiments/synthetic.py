@@ -117,10 +117,8 @@ def _saved(result: SimulationResult, ours: str, base: str) -> Interval:
 def _policies(result: SimulationResult, paper: str, base: str) -> Table:
     rows = []
     for label in result.regret:
-        seen = result.detections[label]
-        detected = sum(d.found for d in seen) / len(seen)
-        false = sum(d.false_alarms for d in seen) / len(seen)
-        delays = sorted(p for d in seen for p in d.plays)
+        seen, runs = fmt.total(result, label), len(result.changes)
+        delays = sorted(seen.plays)
         reports = label.startswith("PS")
         rows.append(
             [
@@ -128,8 +126,8 @@ def _policies(result: SimulationResult, paper: str, base: str) -> Table:
                 fmt.final_regret(result, label),
                 "" if label == base else fmt.percent(_saved(result, label, base)),
                 paper if label.startswith("PS") and "letter" not in label else "",
-                f"{fmt.count(detected)} of {result.changes.mean():.0f}" if reports else "",
-                fmt.count(false) if reports else "",
+                f"{fmt.count(seen.found / runs)} of {result.changes.mean():.0f}" if reports else "",
+                fmt.count(seen.false_alarms / runs) if reports else "",
                 f"{delays[len(delays) // 2]}" if reports and delays else "",
             ]
         )

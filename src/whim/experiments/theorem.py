@@ -8,8 +8,6 @@ surely.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import whim.policies as whim
@@ -80,11 +78,10 @@ def _world(T: int) -> PiecewiseLinear:
 
 
 def _at(T: int, p: TheoryParameters, runs: int, options: Options) -> SimulationResult:
-    made = whim.ModifiedPSLinUCB(
-        n_features=D, alpha=p.alpha, window=p.window, b=p.b, c=p.c, gamma=p.gamma
-    )
-    policies: dict[str, Any] = {
-        _OURS: made,
+    policies = {
+        _OURS: whim.ModifiedPSLinUCB(
+            n_features=D, alpha=p.alpha, window=p.window, b=p.b, c=p.c, gamma=p.gamma
+        ),
         _BASE: whim.LinUCBDisjoint(n_features=D, alpha=1.0),
     }
     return simulate(
@@ -108,17 +105,12 @@ def _table(
 ) -> Table:
     rows = []
     for T, result, p in zip(horizons, results, parameters, strict=True):
-        seen = result.detections[_OURS]
-        detected = sum(d.found for d in seen) / len(seen)
-        false = sum(d.false_alarms for d in seen) / len(seen)
+        seen, runs = fmt.total(result, _OURS), len(result.changes)
         rows.append(
             [
                 f"{T:,}", str(p.window), f"{p.gamma:.3f}",
-                *(
-                    fmt.final_regret(result, label)
-                    for label in (_OURS, _BASE)
-                ),
-                f"{detected:.1f} of {SEGMENTS - 1}", fmt.count(false),
+                fmt.final_regret(result, _OURS), fmt.final_regret(result, _BASE),
+                f"{seen.found / runs:.1f} of {SEGMENTS - 1}", fmt.count(seen.false_alarms / runs),
             ]
         )  # fmt: skip
     return Table(

@@ -37,7 +37,6 @@ _PAIRS = [
 # events of a stand-in: as many as the paper's sample of visits, or a fraction
 EVENTS, QUICK_EVENTS = 4_581_188, 600_000
 QUICK_ARTICLES = 60  # of 271, so that an article is shown about as often
-_disjoint, _hybrid = click_rates.papers_test(D, D, 0.2, 0.15)
 _STAND_IN = (
     "Made with a stand-in: a simulated front page (NewsWorld), not Yahoo's log, which may not be "
     "redistributed. Compare the order of policies with the paper's, not the numbers; with your "
@@ -57,9 +56,13 @@ def policies() -> dict[str, whim.Policy]:
             kappa=3.0, gate_window=500, gate_threshold=0.06, max_experts=20,
         ),
         "LinUCB-Disjoint": whim.LinUCBDisjoint(n_features=D, alpha=0.2),
-        "PSLinUCB-Disjoint": _disjoint(1000, 0.025),
+        "PSLinUCB-Disjoint": whim.PSLinUCBDisjoint(
+            n_features=D, alpha=0.2, window=1000, threshold=0.025
+        ),
         "LinUCB-Hybrid": whim.LinUCBHybrid(n_features=D, n_item_features=D, alpha=0.15),
-        "PSLinUCB-Hybrid": _hybrid(1200, 0.03),
+        "PSLinUCB-Hybrid": whim.PSLinUCBHybrid(
+            n_features=D, n_item_features=D, alpha=0.15, window=1200, threshold=0.03
+        ),
         "Modified PSLinUCB": whim.ModifiedPSLinUCB(
             n_features=D, alpha=0.2, window=1000, b=0.025, c=0.025, gamma=0.02
         ),
@@ -138,9 +141,7 @@ def table(options: Options) -> ExperimentResult:
     """Table 1 and the figure of click rate over time."""
     origin, made = source(options, full=5, quick=3), policies()
     advance = options.stage("yahoo/table", len(made) * origin.runs * len(origin.logs))
-    result = click_rates.replay_all(
-        origin, made, first=1.0, seed=options.seed, jobs=options.jobs, advance=advance
-    )
+    result = click_rates.replay_all(origin, made, options, advance)
     where = "Simulated front page" if origin.warning else "Yahoo"
     gains, headline = click_rates.gain_rows(
         result, _PAIRS, where=where, telling_only=options.quick and bool(origin.warning)
@@ -176,9 +177,7 @@ def sensitivity(options: Options) -> ExperimentResult:
     """Click rate against ω and δ on the first half of the log."""
     origin = source(options, full=3, quick=1)
     return click_rates.sensitivity(
-        origin,
-        {"PSLinUCB-Disjoint": (_disjoint, 1000, 0.025), "PSLinUCB-Hybrid": (_hybrid, 1200, 0.03)},
-        {f"LinUCB-{p}": policies()[f"LinUCB-{p}"] for p in ("Disjoint", "Hybrid")},
+        origin, policies(),
         [600, 1000, 1400] if options.quick else [400, 600, 800, 1000, 1200, 1400],
         [0.02, 0.03, 0.04] if options.quick else [0.015, 0.02, 0.025, 0.03, 0.035, 0.04], first=0.5,
         options=options, name="yahoo/sensitivity", title="How much ω and δ matter on a front page",

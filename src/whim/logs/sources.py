@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import io
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +19,7 @@ from whim.errors import LogFileError
 BLOCK = 1 << 22
 LINE_LIMIT = 1 << 20  # bytes of a line
 _GZIP = b"\x1f\x8b"
-_CHUNK = 1 << 18  # compressed bytes at a time
+_CHUNK = 1 << 18  # bytes of a file at a time
 
 Source = str | os.PathLike[str]
 Progress = Callable[[int], object]
@@ -68,8 +70,26 @@ def names_in(folder: Path) -> list[str]:
 def _readable(path: Path) -> Iterator[None]:
     try:
         yield
+    except EOFError:
+        raise LogFileError(f"{path}: the gzip file ends early") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        follows = "Not a gzipped file" in str(error)  # and what comes first is one
+        what = "followed by something else" if follows else "damaged"
+        raise LogFileError(f"{path}: the gzip file is {what}") from None
     except OSError as error:
         raise LogFileError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+class _Counted(io.FileIO):
+    """A file that tells ``progress`` how many of its bytes are read, each time."""
+
+    progress: Progress | None = None
+
+    def readinto(self, space: Any) -> int:
+        n = super().readinto(space) or 0
+        if self.progress is not None:
+            self.progress(n)
+        return n
 
 
 class opened:  # noqa: N801 - reads as a verb: with opened(path) as file
@@ -81,82 +101,23 @@ class opened:  # noqa: N801 - reads as a verb: with opened(path) as file
     def __init__(self, path: Path, progress: Progress | None = None) -> None:
         self.path = path
         self._progress = progress
-        self._file: BinaryIO
-        self._unpack: zlib._Decompress | None = None
-        self._packed = b""
-        self._over = False
 
     def __enter__(self) -> opened:
         with _readable(self.path):
-            self._file = self.path.open("rb", buffering=0)
-            self._packed = self._file.read(2)
-            while len(self._packed) < 2 and (more := self._file.read(1)):
-                self._packed += more
-        self._tell(len(self._packed))
-        if self._packed == _GZIP:
-            self._unpack = zlib.decompressobj(31)
+            file = _Counted(self.path)
+            file.progress = self._progress
+            self._plain = io.BufferedReader(file, _CHUNK)
+            packed = self._plain.peek(2)[:2] == _GZIP
+        self._file = gzip.GzipFile(fileobj=self._plain) if packed else self._plain
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._file.close()
+        self._plain.close()
 
     def into(self, space: memoryview) -> int:
         """Fill some of ``space`` and say how much; 0 at the end."""
-        if self._unpack is not None:
-            return self._unpacked(space)
-        if self._packed:
-            n = min(len(space), len(self._packed))
-            space[:n] = self._packed[:n]
-            self._packed = self._packed[n:]
-            return n
         with _readable(self.path):
-            n = int(self._file.readinto(space))  # type: ignore[attr-defined]
-        self._tell(n)
-        return n
-
-    def _tell(self, n: int) -> None:
-        if self._progress is not None:
-            self._progress(n)
-
-    def _more(self) -> bytes:
-        with _readable(self.path):
-            chunk = self._file.read(_CHUNK)
-        self._tell(len(chunk))
-        return chunk
-
-    def _unpacked(self, space: memoryview) -> int:
-        while not self._over:
-            assert self._unpack is not None
-            packed = self._packed or self._more()
-            if not packed:
-                raise LogFileError(f"{self.path}: the gzip file ends early")
-            try:
-                plain = self._unpack.decompress(packed, len(space))
-            except zlib.error:
-                raise LogFileError(f"{self.path}: the gzip file is damaged") from None
-            self._packed = self._unpack.unconsumed_tail
-            if self._unpack.eof:
-                self._next_member()
-            if plain:
-                space[: len(plain)] = plain
-                return len(plain)
-        return 0
-
-    def _next_member(self) -> None:
-        """A gzip file may be several, one after the other, and padded with zeros."""
-        assert self._unpack is not None
-        rest = self._unpack.unused_data.lstrip(b"\0")
-        while len(rest) < 2:
-            more = self._more()
-            if not more:
-                break
-            rest = (rest + more).lstrip(b"\0")
-        if not rest:
-            self._over = True
-        elif rest[:2] == _GZIP:
-            self._unpack, self._packed = zlib.decompressobj(31), rest
-        else:
-            raise LogFileError(f"{self.path}: the gzip file is followed by something else")
+            return self._file.readinto1(space)
 
 
 def blocks(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -216,7 +217,7 @@ class Writer:
 
     def close(self) -> None:
         """Write what is left and give the log its name."""
-        try:
+        with self._all_or_nothing():
             self._flush_rows()
             for file in self._files.values():
                 file.close()
@@ -224,12 +225,6 @@ class Writer:
             self._text("meta.json", self._meta())
             self._check_target()
             self._rename()
-        except OSError as error:
-            self.abandon()
-            raise LogFileError(f"{self.path} cannot be written: {_why(error)}.") from None
-        except BaseException:
-            self.abandon()
-            raise
 
     def abandon(self) -> None:
         """Leave nothing behind; a log that was there before stays as it was."""
@@ -238,6 +233,17 @@ class Writer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     # -- inside -----------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.abandon()
+            if not isinstance(error, OSError):
+                raise
+            why = error.strerror or error
+            raise LogFileError(f"{self.path} cannot be written: {why}.") from None
 
     def _check_target(self) -> None:
         if not self.path.name or self.path.name == "..":
@@ -253,14 +259,11 @@ class Writer:
 
     def _begin(self) -> None:
         names = [name for name in COLUMNS if name != "propensity" or self._has_propensity]
-        try:
+        with self._all_or_nothing():
             self._folder.mkdir()
             for name in names:
                 self._files[name] = (self._folder / f"{name}.bin").open("wb", buffering=1 << 18)
             self._write("pool_offsets", np.zeros(1, np.int64))
-        except OSError as error:
-            self.abandon()
-            raise LogFileError(f"{self.path} cannot be written: {_why(error)}.") from None
 
     def _rename(self) -> None:
         if not self.path.exists():
@@ -304,10 +307,8 @@ class Writer:
         self._put(name, np.ascontiguousarray(values, dtype).data)
 
     def _put(self, name: str, content: bytes | memoryview) -> None:
-        try:
+        with self._all_or_nothing():
             self._files[name].write(content)
-        except OSError as error:
-            raise LogFileError(f"{self.path} cannot be written: {_why(error)}.") from None
 
     def _flush_rows(self) -> None:
         if not self._rows:
@@ -366,10 +367,6 @@ def _names(name: str, names: Sequence[str] | None, length: int) -> list[str] | N
     if len(names) != length:
         raise InvalidInputError(f"{name} must be {length} names, got {len(names)}.")
     return [str(each) for each in names]
-
-
-def _why(error: OSError) -> str:
-    return error.strerror or str(error)
 
 
 def _check_block(

@@ -47,6 +47,7 @@ class CUSUMUCB(ContextFreePolicy):
 
     name = "cusum-ucb"
     _kernels = kernels.CUSUM
+    _columns = kernels.CUSUM_COLUMNS
     _draws = True
     _draw = "random"
     _each = 2
@@ -62,7 +63,7 @@ class CUSUMUCB(ContextFreePolicy):
         seed: int = 0,
         ties: str = "first",
     ) -> None:
-        super().__init__(n_features=n_features, columns=kernels.CUSUM_COLUMNS, seed=seed, ties=ties)
+        super().__init__(n_features=n_features, seed=seed, ties=ties)
         self._warmup = checks.integer("warmup", warmup, 1)
         self._drift = checks.number("drift", drift, least=0)
         self._threshold = checks.number("threshold", threshold, above=0, infinite=True)

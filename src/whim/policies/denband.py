@@ -10,11 +10,11 @@ import numpy as np
 from whim import checks
 from whim.kernels.linalg import udu
 from whim.kernels.models import experts
-from whim.policies.base.ridge import RowPolicy
-from whim.types import F64, I64, ChangeEvent
+from whim.policies.base.ridge import PooledPolicy
+from whim.types import F64, ChangeEvent
 
 
-class DenBand(RowPolicy):
+class DenBand(PooledPolicy):
     """Experts that are trusted arm by arm, as far as their recent residuals allow.
 
     Wu et al., WWW 2019. Each expert is a LinUCB model shared by all arms, and has an auditor, a
@@ -87,8 +87,7 @@ class DenBand(RowPolicy):
 
     name = "denband"
     _kernels = experts.EXPERTS
-    restarts_all = True
-    _payoffs = ("item", "cross")
+    _start_first = staticmethod(experts.start)
 
     def __init__(
         self,
@@ -141,14 +140,12 @@ class DenBand(RowPolicy):
             age_limit=math.inf if age_limit is None else float(age_limit),
         )
         p = self._p
-        self._model: F64
         self._audit: F64
         self._gates: F64
-        self._counts: I64
-        self._order: I64
-        self._marks: I64
         self._ring: F64
-        self._keep(
+        self._admitted = np.zeros(size, np.int64)
+        self._work = np.zeros((experts.WORK, p + 1))
+        self._open_models(
             _model=udu.prior(p, self._ridge)[None].repeat(size, 0),
             _audit=experts.audit_row(p, self._ridge)[None].repeat(size, 0),
             _gates=np.zeros((size, window + 1)),
@@ -157,9 +154,6 @@ class DenBand(RowPolicy):
             _marks=np.zeros(experts.MARKS, np.int64),
             _ring=np.zeros((tau, p + 1)),
         )
-        self._admitted = np.zeros(size, np.int64)
-        self._work = np.zeros((experts.WORK, p + 1))
-        self._begin()
 
     @classmethod
     def authors(cls, **changes: Any) -> Self:
@@ -194,16 +188,6 @@ class DenBand(RowPolicy):
         """The experts' estimates θ̂, one per row, oldest first; a copy."""
         return self._model[self._order[: self.n_experts], -self._p :]
 
-    def _begin(self) -> None:
-        """One expert that has seen nothing, as at first."""
-        # rows out of use are cleared as well, so that a reset policy saves as a new one does
-        self._model[:] = udu.prior(self._p, self._ridge)
-        self._audit[:] = experts.audit_row(self._p, self._ridge)
-        for array in (self._gates, self._counts, self._marks, self._ring):
-            array[:] = 0
-        self._order[:] = np.arange(len(self._order))
-        experts.start(self._state())
-
     def _state(self) -> experts.State:
         return experts.State(
             self._settings, self._pairs(), self._model, self._audit, self._gates, self._counts,
@@ -211,18 +195,11 @@ class DenBand(RowPolicy):
         )  # fmt: skip
 
     def _event(self, slot: int) -> ChangeEvent:
-        return ChangeEvent(
+        return self._changed(
+            slot,
             arm=None,
-            step=self._step,
-            plays=self._plays[slot],
             statistic=float(self._work[experts.STATISTIC, 0]),
             threshold=0.0,
             theta_before=tuple(self._work[experts.BEFORE, : self._p].tolist()),
             theta_after=(0.0,) * self._p,
-            window=0,
         )
-
-    def _forget(self, slots: list[int], gone: bool) -> None:
-        super()._forget(slots, gone)
-        if not gone:
-            self._begin()

@@ -44,6 +44,7 @@ class DUCB(ContextFreePolicy):
 
     name = "ducb"
     _kernels = contextfree.DISCOUNTED
+    _columns = contextfree.DISCOUNTED_COLUMNS
 
     def __init__(
         self,
@@ -55,9 +56,7 @@ class DUCB(ContextFreePolicy):
         seed: int = 0,
         ties: str = "first",
     ) -> None:
-        super().__init__(
-            n_features=n_features, columns=contextfree.DISCOUNTED_COLUMNS, seed=seed, ties=ties
-        )
+        super().__init__(n_features=n_features, seed=seed, ties=ties)
         self._gamma = checks.number("gamma", gamma, above=0, most=1)
         self._xi = checks.number("xi", xi, least=0)
         self._reward_bound = checks.number("bound", bound, above=0)

@@ -10,11 +10,11 @@ import numpy as np
 from whim import checks
 from whim.kernels.linalg import udu
 from whim.kernels.models import model_pool, submodels
-from whim.policies.base.ridge import RowPolicy
+from whim.policies.base.ridge import PooledPolicy
 from whim.types import F64, I64, ChangeEvent
 
 
-class DynamicLinUCB(RowPolicy):
+class DynamicLinUCB(PooledPolicy):
     """dLinUCB: several LinUCB models, dropped when they mispredict and replaced by new ones.
 
     Wu, Iyer, Wang, SIGIR 2018. Every submodel (the authors' slave) is a LinUCB model shared by all
@@ -78,8 +78,7 @@ class DynamicLinUCB(RowPolicy):
 
     name = "dynamic-linucb"
     _kernels = submodels.SUBMODELS
-    restarts_all = True
-    _payoffs = ("item", "cross")
+    _start_first = staticmethod(submodels.start)
 
     def __init__(
         self,
@@ -130,13 +129,10 @@ class DynamicLinUCB(RowPolicy):
             log_delta2=math.log(1.0 / delta2),
             root_log_tau=math.sqrt(math.log(tau)),
         )
-        self._model: F64
         self._fails: I64
-        self._counts: I64
         self._badness: F64
-        self._order: I64
-        self._marks: I64
-        self._keep(
+        self._work = np.zeros((submodels.WORK, self._p))
+        self._open_models(
             _model=udu.prior(self._p, self._ridge)[None].repeat(size, 0),
             _fails=np.zeros((size, tau), np.int64),
             _counts=np.zeros((size, submodels.COUNTS), np.int64),
@@ -144,8 +140,6 @@ class DynamicLinUCB(RowPolicy):
             _order=np.arange(size),
             _marks=np.zeros(submodels.MARKS, np.int64),
         )
-        self._work = np.zeros((submodels.WORK, self._p))
-        self._begin()
 
     @property
     def n_models(self) -> int:
@@ -162,28 +156,12 @@ class DynamicLinUCB(RowPolicy):
             self._order, self._marks, self._work,
         )  # fmt: skip
 
-    def _begin(self) -> None:
-        """One submodel that has seen nothing, as at first."""
-        # rows out of use are cleared as well, so that a reset policy saves as a new one does
-        self._model[:] = udu.prior(self._p, self._ridge)
-        for array in (self._fails, self._counts, self._badness, self._marks):
-            array[:] = 0
-        self._order[:] = np.arange(len(self._order))
-        submodels.start(self._state())
-
     def _event(self, slot: int) -> ChangeEvent:
-        return ChangeEvent(
+        return self._changed(
+            slot,
             arm=None,
-            step=self._step,
-            plays=self._plays[slot],
             statistic=float(self._work[submodels.STATISTIC, 0]),
             threshold=self._tdelta1,
             theta_before=tuple(self._work[submodels.BEFORE].tolist()),
             theta_after=(0.0,) * self._p,
-            window=0,
         )
-
-    def _forget(self, slots: list[int], gone: bool) -> None:
-        super()._forget(slots, gone)
-        if not gone:
-            self._begin()

@@ -49,7 +49,6 @@ class LinUCBDisjoint(RidgePolicy):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            payoff="disjoint",
             n_features=n_features,
             alpha=alpha,
             ridge=ridge,

@@ -33,24 +33,3 @@ class LinUCBHybrid(HybridPolicy):
     """
 
     name = "linucb-hybrid"
-
-    def __init__(
-        self,
-        *,
-        n_features: int,
-        n_item_features: int | None = None,
-        n_cross_features: int | None = None,
-        alpha: float = 1.0,
-        ridge: float = 1.0,
-        seed: int = 0,
-        ties: str = "first",
-    ) -> None:
-        super().__init__(
-            n_features=n_features,
-            n_item_features=n_item_features,
-            n_cross_features=n_cross_features,
-            alpha=alpha,
-            ridge=ridge,
-            seed=seed,
-            ties=ties,
-        )

@@ -87,7 +87,6 @@ class LinUCBWatched(Reporting, RidgePolicy):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            payoff="disjoint",
             n_features=n_features,
             alpha=alpha,
             ridge=ridge,

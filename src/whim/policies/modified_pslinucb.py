@@ -85,7 +85,6 @@ class ModifiedPSLinUCB(RowWindows, Reporting, RidgePolicy):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            payoff="disjoint",
             n_features=n_features,
             alpha=alpha,
             ridge=ridge,
@@ -119,12 +118,10 @@ class ModifiedPSLinUCB(RowWindows, Reporting, RidgePolicy):
             np.zeros((d, d)),
         )  # fmt: skip
 
-    def _elapsed(self) -> int:
-        return self._step - self._restarted.item()
-
     def _score_many(self, X: F64, slots: I64) -> F64:
         result = super()._score_many(X, slots)
-        turn = contextfree_tests.round_robin(self._live, self._elapsed(), self._gamma)
+        elapsed = self._step - self._restarted.item()
+        turn = contextfree_tests.round_robin(self._live, elapsed, self._gamma)
         result[:, slots == turn] = np.inf
         return result
 

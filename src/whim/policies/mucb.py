@@ -47,6 +47,7 @@ class MUCB(RowWindows, ContextFreePolicy):
 
     name = "mucb"
     _kernels = kernels.MONITORED
+    _columns = kernels.MONITORED_COLUMNS
     restarts_all = True
 
     def __init__(
@@ -59,9 +60,7 @@ class MUCB(RowWindows, ContextFreePolicy):
         seed: int = 0,
         ties: str = "first",
     ) -> None:
-        super().__init__(
-            n_features=n_features, columns=kernels.MONITORED_COLUMNS, seed=seed, ties=ties
-        )
+        super().__init__(n_features=n_features, seed=seed, ties=ties)
         if checks.integer("window", window, 2) % 2:
             raise InvalidInputError(f"window must be even, got {window!r}.")
         self._window = int(window)

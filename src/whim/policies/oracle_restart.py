@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Self
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,23 @@ from whim import checks
 from whim.errors import InvalidInputError, StateFileError
 from whim.policies.base import state_file
 from whim.policies.base.policy import Policy
-from whim.types import F64, I64, ArmId, ChangeEvent, Decision
+from whim.types import F64, I64, ArmId, ChangeEvent
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _inside(
+    method: Callable[Concatenate[Policy, P], T],
+) -> Callable[Concatenate[OracleRestart, P], T]:
+    """The same method of the policy inside, with its parameters."""
+
+    @functools.wraps(method)
+    def forward(self: OracleRestart, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = getattr(self._inner, method.__name__)(*args, **kwargs)
+        return result
+
+    return forward
 
 
 class OracleRestart(Policy):
@@ -51,7 +66,11 @@ class OracleRestart(Policy):
     ) -> None:
         if not isinstance(policy, Policy):
             raise InvalidInputError(f"policy must be a Policy, got {policy!r}.")
-        super().__init__(n_features=policy.n_features)
+        super().__init__(
+            n_features=policy.n_features,
+            n_item_features=policy.n_item_features,
+            n_cross=policy.n_cross_features,
+        )
         self._inner = policy
         # step -> arms to restart after it; None stands for all
         self._due: dict[int, list[ArmId | None]] = {}
@@ -88,14 +107,6 @@ class OracleRestart(Policy):
         return self._inner.step
 
     @property
-    def n_item_features(self) -> int:
-        return self._inner.n_item_features
-
-    @property
-    def n_cross_features(self) -> int:
-        return self._inner.n_cross_features
-
-    @property
     def randomised(self) -> bool:
         return self._inner.randomised
 
@@ -103,54 +114,21 @@ class OracleRestart(Policy):
     def evens_out(self) -> bool:
         return self._inner.evens_out
 
-    def plays(self, arm: ArmId) -> int:
-        return self._inner.plays(arm)
-
     def add_arms(
         self, arms: Iterable[ArmId], features: npt.ArrayLike | None = None, **more: Any
     ) -> list[ArmId]:
         """As the policy inside, which may take more (``groups``)."""
         return self._inner.add_arms(arms, features, **more)
 
-    def retire_arms(self, arms: Iterable[ArmId]) -> None:
-        self._inner.retire_arms(arms)
-
-    def reset_arms(self, arms: Iterable[ArmId] | None = None) -> None:
-        self._inner.reset_arms(arms)
-
-    def set_features(self, arms: Iterable[ArmId], features: npt.ArrayLike) -> None:
-        self._inner.set_features(arms, features)
-
-    def select(
-        self,
-        x: npt.ArrayLike | None = None,
-        arms: Iterable[ArmId] | None = None,
-        *,
-        cross: npt.ArrayLike | None = None,
-    ) -> Decision:
-        return self._inner.select(x, arms, cross=cross)
-
-    def scores(
-        self,
-        x: npt.ArrayLike | None = None,
-        arms: Iterable[ArmId] | None = None,
-        *,
-        cross: npt.ArrayLike | None = None,
-    ) -> F64:
-        return self._inner.scores(x, arms, cross=cross)
-
-    def rank(
-        self,
-        x: npt.ArrayLike | None = None,
-        arms: Iterable[ArmId] | None = None,
-        k: int | None = None,
-        *,
-        cross: npt.ArrayLike | None = None,
-    ) -> list[Decision]:
-        return self._inner.rank(x, arms, k, cross=cross)
-
-    def scores_many(self, X: npt.ArrayLike, arms: Iterable[ArmId] | None = None) -> F64:
-        return self._inner.scores_many(X, arms)
+    plays = _inside(Policy.plays)
+    retire_arms = _inside(Policy.retire_arms)
+    reset_arms = _inside(Policy.reset_arms)
+    set_features = _inside(Policy.set_features)
+    select = _inside(Policy.select)
+    scores = _inside(Policy.scores)
+    rank = _inside(Policy.rank)
+    scores_many = _inside(Policy.scores_many)
+    _check_many = _inside(Policy._check_many)
 
     def update(
         self,
@@ -163,15 +141,6 @@ class OracleRestart(Policy):
         event = self._inner.update(arm, x, reward, cross=cross)
         self._restart()
         return event
-
-    def _check_many(
-        self,
-        arms: Sequence[ArmId] | npt.NDArray[Any],
-        X: npt.ArrayLike | None,
-        rewards: npt.ArrayLike,
-        cross: npt.ArrayLike | None,
-    ) -> tuple[I64, F64, F64, F64 | None]:
-        return self._inner._check_many(arms, X, rewards, cross)
 
     def _learn_many(self, slots: I64, X: F64, r: F64, z: F64 | None) -> list[ChangeEvent]:
         events: list[ChangeEvent] = []
@@ -208,7 +177,3 @@ class OracleRestart(Policy):
                     step
                 )
         return cls(policy=inner, changes=changes)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        return cls.from_bytes(Path(path).read_bytes(), source=str(path))

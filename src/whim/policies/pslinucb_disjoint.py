@@ -106,7 +106,6 @@ class PSLinUCBDisjoint(Detecting, RidgePolicy):
         ties: str = "first",
     ) -> None:
         super().__init__(
-            payoff="disjoint",
             n_features=n_features,
             alpha=alpha,
             scoring=scoring,

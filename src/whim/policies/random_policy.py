@@ -31,10 +31,5 @@ class Random(ContextFreePolicy):
     _draw = "random"
     _each = -1
 
-    def __init__(
-        self, *, n_features: int | None = None, seed: int = 0, ties: str = "first"
-    ) -> None:
-        super().__init__(n_features=n_features, seed=seed, ties=ties)
-
     def _state(self) -> contextfree.RandomState:
         return contextfree.RandomState(self._stats)

@@ -86,7 +86,6 @@ def _simulation(folder: Path, settings: Settings, rows: Rows) -> ExperimentResul
         summary=f"{settings['world'].get('what', '')} The lowest regret over {runs} "
         f"{'run' if runs == 1 else 'runs'} of {horizon:,} steps is that of {best['policy']}: "
         f"{fmt.whole(_interval(best, 'regret'))}.".strip(),
-        command="",
         settings=settings,
         tables=[
             Table(
@@ -159,7 +158,6 @@ def _replay(folder: Path, settings: Settings, rows: Rows) -> ExperimentResult:
         id=f"replay/{settings['log']}",
         title=f"Replay of {settings['log']}",
         summary=summary.strip(),
-        command="",
         settings=settings,
         tables=tables,
         figures=[

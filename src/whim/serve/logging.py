@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from typing import IO, Any
+from typing import Any
 
 import structlog
 from structlog.typing import EventDict
@@ -22,7 +22,6 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _IN_TEXT = re.compile(r"whim_[A-Za-z0-9_-]{40,}|\b(?:bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,}", re.I)
-_OURS = "whim-handler"
 
 
 def _hide(value: Any, depth: int = 0) -> Any:
@@ -81,20 +80,14 @@ def _text(_: Any, __: str, event: EventDict) -> str:
     return "\n".join(lines)
 
 
-class _Stderr(logging.StreamHandler[IO[str]]):
+class _Stderr(logging.Handler):
     """Writes to what stderr is now, not to what it was."""
 
-    def __init__(self) -> None:
-        logging.Handler.__init__(self)
-        self.set_name(_OURS)
-
-    @property
-    def stream(self) -> IO[str]:
-        return sys.stderr
-
-    @stream.setter
-    def stream(self, value: IO[str]) -> None:
-        raise AttributeError("stream is always stderr.")
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(f"{self.format(record)}\n")
+        except Exception:  # of whatever kind: a line that cannot be written must end nothing
+            self.handleError(record)
 
 
 _STAMPS: list[Any] = [
@@ -121,7 +114,7 @@ def set_up(settings: Settings) -> None:
         )
     )
     root = logging.getLogger()
-    for old in [h for h in root.handlers if h.get_name() == _OURS]:
+    for old in [h for h in root.handlers if isinstance(h, _Stderr)]:
         root.removeHandler(old)
     root.addHandler(handler)
     level = settings.log_level.upper()

@@ -47,12 +47,12 @@ async def _serve(
         await service.opened.wait()
         if service.problem is not None:
             server.should_exit = True
-        else:
-            # what is there now stays: the collector need not look at it again and again
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(20_000, 50, 100)
-        if ready is not None and service.problem is None:
+            return
+        # what is there now stays: the collector need not look at it again and again
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 50, 100)
+        if ready is not None:
             ready(_address(settings, listening))
 
     watching = asyncio.ensure_future(watch())

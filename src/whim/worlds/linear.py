@@ -73,12 +73,8 @@ class LinearWorld:
 
     def episode(self, *, horizon: int, seed: int, run: int = 0) -> Episode:
         """One run; interests, users, noise, items and pools each from a stream of their own."""
-        T, K, d, m = (
-            checks.integer("horizon", horizon, 1),
-            self.n_arms,
-            self.n_features,
-            self.n_item_features,
-        )
+        T = checks.integer("horizon", horizon, 1)
+        K, d, m = self.n_arms, self.n_features, self.n_item_features
         interest, user, chance, item, pool = streams(seed, run)
         rotated = self._rotation(pool, T)
         theta, changes = self._interests(interest, T, rotated)

@@ -38,9 +38,8 @@ class Listeners:
     heard: int = 12
 
     def __post_init__(self) -> None:
-        for name in ("n_users", "n_artists", "n_tags", "tastes"):
+        for name in ("n_users", "n_artists", "n_tags", "tastes", "heard"):
             checks.integer(name, getattr(self, name), 1)
-        checks.integer("heard", self.heard, 1)
         checks.number("heard", self.heard, most=self.n_artists)
 
     def describe(self) -> dict[str, Any]:

@@ -151,10 +151,8 @@ class NewsWorld:
     decay: float = 0.2
 
     def __post_init__(self) -> None:
-        checks.integer("n_arms", self.n_arms, 1)
-        checks.integer("pool_size", self.pool_size, 1)
         for name, most in (("n_arms", 10**6 - FIRST_ID), ("pool_size", self.n_arms)):
-            if getattr(self, name) > most:
+            if checks.integer(name, getattr(self, name), 1) > most:
                 raise InvalidInputError(
                     f"{name} must be at most {most}, got {getattr(self, name)}."
                 )

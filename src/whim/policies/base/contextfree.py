@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,24 +17,20 @@ from whim.types import F64, I64, ChangeEvent
 class ContextFreePolicy(CompiledPolicy):
     """A few sums per arm; contexts are checked and otherwise ignored.
 
-    ``columns`` is the length of an arm's row in the kernel's ``stats``.
+    ``_columns`` is the length of an arm's row in the kernel's ``stats``.
     """
 
+    _columns: ClassVar[int] = contextfree.PLAIN_COLUMNS
     _threshold: float = math.inf
 
     def __init__(
-        self,
-        *,
-        n_features: int | None,
-        columns: int = contextfree.PLAIN_COLUMNS,
-        seed: int,
-        ties: str,
+        self, *, n_features: int | None = None, seed: int = 0, ties: str = "first"
     ) -> None:
         d = None if n_features is None else checks.integer("n_features", n_features, 1)
         super().__init__(n_features=d, seed=seed, ties=ties)
         self._stats: F64
         self._report = np.zeros(2)  # of a change: the statistic, and the arm's mean before
-        self._rows({"_stats": np.zeros(columns)})
+        self._rows({"_stats": np.zeros(self._columns)})
 
     def _score_many(self, X: F64, slots: I64) -> F64:
         if self._draws or not len(X):
@@ -43,15 +40,9 @@ class ContextFreePolicy(CompiledPolicy):
 
     def _event(self, slot: int) -> ChangeEvent:
         statistic, mean = self._report.tolist()
-        return ChangeEvent(
-            arm=self._table.id_of[slot],
-            step=self._step,
-            plays=self._plays[slot],
-            statistic=statistic,
-            threshold=self._threshold,
-            theta_before=(mean,),
-            theta_after=(0.0,),
-            window=0,
+        threshold = self._threshold
+        return self._changed(
+            slot, statistic=statistic, threshold=threshold, theta_before=(mean,), theta_after=(0.0,)
         )
 
 

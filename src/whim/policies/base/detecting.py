@@ -28,10 +28,8 @@ class Reporting(CompiledPolicy):
     def _change(self, slot: int, width: int, threshold: float, window: int = 0) -> ChangeEvent:
         """A change with a threshold that was known before."""
         before, after, verdict = self._report.tolist()
-        return ChangeEvent(
-            arm=self._table.id_of[slot],
-            step=self._step,
-            plays=self._plays[slot],
+        return self._changed(
+            slot,
             statistic=verdict[0],
             threshold=threshold,
             theta_before=tuple(before[:width]),
@@ -46,9 +44,8 @@ class Reporting(CompiledPolicy):
         )  # fmt: skip
         moved = after - before
         size = float(np.linalg.norm(moved))
-        return ChangeEvent(
-            arm=self._table.id_of[slot],
-            step=self._step,
+        return self._changed(
+            slot,
             plays=plays,
             statistic=statistic,
             threshold=bound,

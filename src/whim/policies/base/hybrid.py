@@ -25,12 +25,12 @@ class HybridPolicy(CompiledPolicy):
         self,
         *,
         n_features: int,
-        n_item_features: int | None,
-        n_cross_features: int | None,
-        alpha: float,
-        ridge: float,
-        seed: int,
-        ties: str,
+        n_item_features: int | None = None,
+        n_cross_features: int | None = None,
+        alpha: float = 1.0,
+        ridge: float = 1.0,
+        seed: int = 0,
+        ties: str = "first",
     ) -> None:
         d = checks.integer("n_features", n_features, 1)
         self._alpha = checks.number("alpha", alpha, least=0)

@@ -23,8 +23,6 @@ from whim.types import F64, I64, ArmId, ChangeEvent, Decision
 _ARRAY, _F64 = np.ndarray, np.dtype(np.float64)
 _LARGEST = checks.LARGEST
 _NAMES = frozenset((str, int))  # ids that can be looked up without a further check
-_NOTHING: F64 = np.zeros(0)
-_FEW = 64
 _NO_CONTEXT = object()
 _new = tuple.__new__
 
@@ -59,6 +57,11 @@ class Policy(Scoring):
     def _event(self, slot: int) -> ChangeEvent:
         """Describe the change that ``_observe`` has just reported."""
         raise NotImplementedError
+
+    def _changed(self, slot: int, **fields: Any) -> ChangeEvent:
+        """A change that the last play of an arm revealed; ``fields`` are what the test says."""
+        play = {"arm": self._id_of[slot], "step": self._step, "plays": self._plays[slot]}
+        return ChangeEvent(**{**play, "window": 0, **fields})
 
     def _grow_pool(self) -> None:
         """Make room after GROW."""

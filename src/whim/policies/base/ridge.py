@@ -2,7 +2,8 @@
 
 Every payoff comes down to "which row of the tables, and which features": the arm's slot and the
 context x (``payoff="disjoint"``), or row 0 and φ (``"item"``: φ = y; ``"cross"``: φ = kron(y, x) or
-the caller's own rows). ``RidgePolicy`` adds the ridge model that most of them start from.
+the caller's own rows). ``RidgePolicy`` adds the ridge model that most of them start from,
+``PooledPolicy`` a pool of models that come and go.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class RowPolicy(CompiledPolicy):
     def __init__(
         self,
         *,
-        payoff: str,
+        payoff: str = "disjoint",
         n_features: int | None,
         n_item_features: int | None = None,
         n_cross_features: int | None = None,
@@ -72,6 +73,33 @@ class RowPolicy(CompiledPolicy):
 
     def _row_of(self, arm: ArmId | None) -> int:
         return 0 if arm is None and not self._own else self._row(self._table.slot(arm))
+
+
+class PooledPolicy(RowPolicy):
+    """A pool of models that all arms share; a change adds one, and no arm alone gave it away."""
+
+    restarts_all = True
+    _payoffs = ("item", "cross")
+    _start_first: ClassVar[staticmethod[[Any], None]]  # the kernel that begins the first model
+    _model: F64
+    _counts: I64
+    _order: I64
+    _marks: I64
+
+    def _open_models(self, **blanks: npt.NDArray[Any]) -> None:
+        """Declare the arrays of the models, as they are before the first of them begins."""
+        self._blanks = blanks
+        self._keep(**{name: blank.copy() for name, blank in blanks.items()})
+        self._start_first(self._state())
+
+    def _forget(self, slots: list[int], gone: bool) -> None:
+        super()._forget(slots, gone)
+        if gone:
+            return
+        # rows out of use are cleared as well, so that a reset policy saves as a new one does
+        for name, blank in self._blanks.items():
+            getattr(self, name)[:] = blank
+        self._start_first(self._state())
 
 
 class RidgePolicy(RowPolicy):

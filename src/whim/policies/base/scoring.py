@@ -145,13 +145,12 @@ class Scoring(ArmArrays, ABC):
         """
         slots = self._candidates(arms)
         context, cross = self._context(x), self._crossed(None, len(slots))
-        if draw and self._draws:
-            slot = self._choose(context, slots, cross)[0]
-            order = self._ranked(slots).tolist()
-            order.sort(key=lambda i: slots[i] != slot)
-        else:
+        if not (draw and self._draws):
             self._evaluate(context, slots, cross, True)
             return self._listed(slots)
+        slot = self._choose(context, slots, cross)[0]
+        order = self._ranked(slots).tolist()
+        order.sort(key=lambda i: slots[i] != slot)
         return order, self._out[: len(slots)].ravel().tolist()
 
     def ranked_many(

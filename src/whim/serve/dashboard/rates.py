@@ -13,14 +13,14 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from whim.evaluate import Interval
-from whim.evaluate.intervals import rate_interval
+from whim.evaluate.intervals import Z, rate_interval
+from whim.serve.jobs.whatif import finite
 from whim.serve.state.stats import MICRO, Bin, Stats
 
 _CLOSED = 0.95  # of a bin's decisions, for it to be settled before its time
 _POINTS = 120  # of a chart, at most
 _ENOUGH = 50  # decisions that a point stands for, if there are so many before it
 _RECENT = 400  # decisions that "now" stands for, at least
-_Z = 1.959963984540054
 
 
 class Rates(NamedTuple):
@@ -63,7 +63,7 @@ def lift(ours: Bin) -> Interval | None:
     a, b = ours.total / ours.closed, ours.holdback_total / ours.holdback
     va = max(ours.squares / ours.closed - a * a, 0.0) / ours.closed
     vb = max(ours.holdback_squares / ours.holdback - b * b, 0.0) / ours.holdback
-    spread = min(_Z * math.sqrt(va / (a * a) + vb / (b * b)), 50.0)
+    spread = min(Z * math.sqrt(va / (a * a) + vb / (b * b)), 50.0)
     return Interval(a / b - 1, a / b * math.exp(-spread) - 1, a / b * math.exp(spread) - 1)
 
 
@@ -106,7 +106,7 @@ def series(bins: list[tuple[int, Bin]], width: int) -> dict[str, list[Any]]:
         columns["t"].append(at / MICRO)
         columns["n"].append(one.closed)
         for prefix, interval in zip(("", "held_"), both, strict=True):
-            value, low, high = (None, None, None) if interval is None else map(_finite, interval)
+            value, low, high = finite(interval)
             columns["held" if prefix else "rate"].append(value)
             columns[f"{prefix}low"].append(low)
             columns[f"{prefix}high"].append(high)
@@ -140,7 +140,3 @@ def _pooled(points: list[tuple[float, Bin]], names: tuple[str, str, str]) -> lis
         start = max(bisect_right(sums[0], sums[0][i + 1] - _ENOUGH, 0, i + 1) - 1, 0)
         intervals.append(rate(*(column[i + 1] - column[start] for column in sums)))
     return intervals
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -48,10 +48,6 @@ def _count(value: float | None) -> str:
     return "–" if value is None else f"{round(value):,}".replace(",", "\u202f")
 
 
-def _p_value(value: float) -> str:
-    return f"{value:.2g}"
-
-
 def _stamp(at: int) -> str:
     return datetime.fromtimestamp(at / MICRO, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -66,9 +62,9 @@ _environment = Environment(
 )  # fmt: skip
 _environment.filters.update(
     rate=_rate, signed=_signed, count=_count, percent=views.percent, duration=views.duration,
-    p_value=_p_value, stamp=_stamp, clock=_clock, px=lambda value: f"{value:.4g}",
+    known=_known, stamp=_stamp, clock=_clock, p_value=lambda value: f"{value:.2g}",
+    px=lambda value: f"{value:.4g}",
 )  # fmt: skip
-_environment.filters["known"] = _known
 _environment.globals["version"] = __version__
 
 

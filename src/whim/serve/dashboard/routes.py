@@ -53,29 +53,19 @@ def routes() -> list[BaseRoute]:
 # -- around every view ------------------------------------------------------------------------
 
 
-class _WrongError(Exception):
-    """A page that says what is wrong."""
-
-    def __init__(self, status: int, title: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.title = status, title
-
-
 def _in_words(view: View) -> View:
     """Show a view's error as a message: a whole page, or a part of one for htmx."""
 
     @functools.wraps(view)
     async def answer(request: Request) -> Response:
+        service = _service(request)
+        if service.problem is not None:
+            return _failed(request, 503, "The service could not start", str(service.problem))
+        if not service.ready:
+            said = "The service is reading its log. This takes a moment."
+            return _failed(request, 503, "Starting", said)
         try:
-            service = _service(request)
-            if service.problem is not None:
-                raise _WrongError(503, "The service could not start", str(service.problem))
-            if not service.ready:
-                said = "The service is reading its log. This takes a moment."
-                raise _WrongError(503, "Starting", said)
             return await view(request)
-        except _WrongError as error:
-            return _failed(request, error.status, error.title, str(error))
         except NotFoundError as error:
             return _failed(request, 404, "Not found", str(error))
         except WhimError as error:

@@ -7,7 +7,7 @@ import re
 import msgspec
 from msgspec import Struct
 
-from whim.errors import InvalidInputError, WhimError
+from whim.errors import WhimError
 from whim.serve.log.reader import StoreError
 from whim.serve.state.recovery import BusyError
 from whim.serve.state.space import ConflictError, NotFoundError
@@ -49,7 +49,6 @@ _BY_TYPE: tuple[tuple[type[Exception], int, str], ...] = (
     (ConflictError, 409, "conflict"),
     (BusyError, 409, "busy"),
     (StoreError, 503, "store_failed"),
-    (InvalidInputError, 422, "invalid"),
     (WhimError, 422, "invalid"),
 )
 

@@ -85,7 +85,7 @@ class Service:
         self.engine = engine = await asyncio.to_thread(
             Engine, self.data, on_commit=self._on_commit, clock=self._clock
         )
-        engine.attach(self._loop)
+        engine.store.attach(self._loop)
         self._had_rows = engine.seq > 0
         self.background = Background(
             engine, self.data, commit=self.commit, spawn=self._spawn,
@@ -133,7 +133,7 @@ class Service:
             await self._hooks.close()
         if hasattr(self, "engine"):
             with contextlib.suppress(StoreError):
-                self.engine.detach()
+                self.engine.store.detach()
             await asyncio.to_thread(self.engine.close)
 
     def end_streams(self) -> None:
@@ -199,7 +199,7 @@ class Service:
             for one in some:
                 if one.error is not None and not one.token.done():
                     one.token.set_exception(one.error)
-        self.engine.send()
+        self.engine.store.send()  # not at the end of the turn: it is ready now
 
     def token(self) -> asyncio.Future[None]:
         """Given with an engine's call, it is done when the row is safe."""

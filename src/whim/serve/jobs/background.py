@@ -16,10 +16,10 @@ from whim.serve.jobs.worker import Task, Worker, WorkerError, join_state
 from whim.serve.log.rows import ConfigRow
 from whim.serve.logging import get as get_log
 from whim.serve.state.engine import Engine
+from whim.serve.state.policy import compile_for, kernels_of
 from whim.serve.state.recovery import BusyError, Rebuilt
 from whim.serve.state.space import NotFoundError
 from whim.serve.state.space_state import SpaceState
-from whim.serve.state.warm import compile_for, kernels_of
 from whim.serve.wire import SpaceConfig
 
 _TRIM_SECONDS = 3600.0  # from one look for rows that are too old to the next

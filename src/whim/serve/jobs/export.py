@@ -166,7 +166,7 @@ def _line(history: History, space: str, d: Decision) -> dict[str, Any]:
         "_label_Action": place + 1,
         "_labelIndex": place,
         "o": [{"v": reward, "EventId": body.id}] if d.state == "matched" else [],
-        "Timestamp": _when(row.at),
+        "Timestamp": _moment(row.at).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "Version": "1",
         "EventId": body.id,
         "a": [i + 1 for i in order],
@@ -265,10 +265,6 @@ def _record(history: History, d: Decision) -> tuple[Any, ...]:
 def _moment(at: int) -> datetime:
     seconds, micro = divmod(at, MICRO)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=micro)
-
-
-def _when(at: int) -> str:
-    return _moment(at).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _closed(decisions: Iterator[Decision], left: Counter[str]) -> Iterator[Decision]:

@@ -16,8 +16,8 @@ from whim.serve.jobs.worker import Task, split_state
 from whim.serve.log.reader import LogReader
 from whim.serve.log.store import Packed, pack_changes
 from whim.serve.state import recovery
+from whim.serve.state.policy import compile_for
 from whim.serve.state.snapshots import Snapshots
-from whim.serve.state.warm import compile_for
 
 Progress = Callable[[float], None]
 

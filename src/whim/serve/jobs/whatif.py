@@ -42,8 +42,7 @@ def run(
     data: Path, space: str, config: wire.SpaceConfig, progress: Callable[[float], None]
 ) -> dict[str, Any]:
     """Replay the log of a space, which is only read, under ``config``."""
-    reader = LogReader(data / "log.db")
-    try:
+    with contextlib.closing(LogReader(data / "log.db")) as reader:
         if space not in (spaces := open_spaces(reader)):
             raise NotFoundError(f"space must be one that exists, got {space!r}.")
         number, history = spaces[space]
@@ -57,8 +56,6 @@ def run(
                 replay.take(row[0], row[1], row[3], row[5])
             progress(block[-1][0] / last)
         changes = reader.count_changes(number, history.now.version, 0, 1_000_000)
-    finally:
-        reader.close()
     return _result(replay, history.served[-1][2], config, changes)
 
 
@@ -163,10 +160,10 @@ def _result(
     for b, middle in enumerate(middles):
         here = places == b
         if (here & own).any():
-            actual.append([middle, *_finite(_rate(reward[here & own]))])
+            actual.append([middle, *finite(_rate(reward[here & own]))])
         w = weight[here]
         if w.any() and w.sum() ** 2 / (w**2).sum() >= _POINT:
-            whatif.append([middle, *_finite(_snips(w, reward[here], agreed[here]))])
+            whatif.append([middle, *finite(_snips(w, reward[here], agreed[here]))])
     return {
         "logged": _side(_rate(reward[own]), actual, _label(logged), changes),
         "whatif": _side(_snips(weight, reward, agreed), whatif, _label(config), replay.changes),
@@ -216,22 +213,22 @@ def _relative(at: F64, weight: F64, reward: F64, own: Any) -> dict[str, float] |
     if not weight.any() or theirs.total <= 0:
         return None
     result = ReplayResult({}, {"whatif": [ours], "logged": [theirs]})
-    value, low, high = _finite(result.relative("whatif", "logged"))
+    value, low, high = finite(result.relative("whatif", "logged"))
     if value is None or low is None or high is None:
         return None
     return {"value": value, "low": low, "high": high}
 
 
 def _side(rate: Interval | None, curve: list[Any], label: str, changes: int) -> dict[str, Any]:
-    value, low, high = _finite(rate)
+    value, low, high = finite(rate)
     return {
         "rate": value, "low": low, "high": high, "curve": curve, "label": label,
         "changes": changes,
     }  # fmt: skip
 
 
-def _finite(interval: Interval | None) -> list[float | None]:
-    """JSON has no word for nan."""
+def finite(interval: Interval | None) -> list[float | None]:
+    """Value, low and high of an interval, if there is one; JSON has no word for nan."""
     if interval is None:
         return [None, None, None]
     return [float(part) if math.isfinite(part) else None for part in interval]

@@ -7,7 +7,6 @@ and never touch what serves until they are done.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import time
@@ -112,18 +111,6 @@ class Engine:
     def fail(self, reason: str) -> None:
         """Accept nothing more."""
         self.store.failed = StoreError(reason)
-
-    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Commit on an event loop from now on."""
-        self.store.attach(loop)
-
-    def detach(self) -> None:
-        """Commit what is queued, and leave the event loop."""
-        self.store.detach()
-
-    def send(self) -> None:
-        """Do not wait for the end of the loop's turn: commit what is queued now."""
-        self.store.send()
 
     def sync(self, token: Any) -> None:
         """Have ``token`` returned once all rows queued so far are safe."""
@@ -346,12 +333,6 @@ class Engine:
     def snapshot(self, name: str) -> int:
         """Write what changed since the last snapshot; where no worker does it."""
         return self._replicas.snapshot(*self.in_force(name))
-
-    def rebuilt(self, name: str) -> recovery.Rebuilt:
-        """Build what is wanted here, from any thread; what ``swap`` takes."""
-        number, config_row = self.wanted(name)
-        state, changes = recovery.rebuild(self.store, number, config_row)
-        return recovery.Rebuilt(number, state, pack_changes(number, config_row.version, changes))
 
     def rebuild_failed(self, name: str, version: int, message: str) -> None:
         """Record why a version cannot be built; the current one serves until another request."""

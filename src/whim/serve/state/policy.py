@@ -1,4 +1,4 @@
-"""``build``: the policy and the encoders of a configuration, or what is wrong with it."""
+"""What a configuration asks for: its policy and encoders, or what is wrong; its kernels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import inspect
 import msgspec
 
 from whim.errors import InvalidInputError
+from whim.evaluate.warm import warm_policy
 from whim.policies import POLICIES, Policy
 from whim.policies import policy as make_policy
 from whim.serve.state.encode import Encoder
@@ -61,3 +62,18 @@ def build(config: SpaceConfig) -> tuple[Policy, Encoder, Encoder]:
 def as_logged(config: SpaceConfig) -> SpaceConfig:
     """A configuration as it will be read from the log, numbers of the declared kinds included."""
     return msgspec.msgpack.decode(msgspec.msgpack.encode(config), type=SpaceConfig)
+
+
+def compile_for(config: SpaceConfig) -> None:
+    """Compile or load its kernels before a request needs them: live calls and batches."""
+    warm_policy(build(config)[0], ("live", "batch"))
+
+
+def kernels_of(config: SpaceConfig) -> tuple[object, ...]:
+    """What decides which kernels a configuration needs: its numbers do not."""
+    options = {
+        name: value
+        for name, value in config.params.items()
+        if isinstance(value, (bool, str)) or value is None
+    }
+    return config.policy, repr(sorted(options.items()))
