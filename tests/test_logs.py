@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import pickle
+import threading
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,7 @@ from hypothesis import strategies as st
 
 import whim.logs
 from whim.errors import InvalidInputError, LogFileError
-from whim.logs import Log, Writer, numbering
+from whim.logs import Log, Writer, numbering, sources
 
 TINY: dict[str, Any] = {"time": 5, "x": [1.0, 2.0], "arms": ["a", 7], "shown": 7, "reward": 1.0}
 
@@ -331,3 +335,24 @@ def test_what_is_no_log(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nothing", Path(__file__)):
         with pytest.raises(LogFileError, match="no log"):
             whim.logs.open(path)
+
+
+def test_a_gzip_file_through_a_pipe_that_delivers_byte_by_byte(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    packed = gzip.compress(b"arm,reward\n1,0\n")
+
+    def write() -> None:
+        with pipe.open("wb", buffering=0) as file:
+            for i in range(len(packed)):
+                file.write(packed[i : i + 1])
+                time.sleep(0.001)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with sources.opened(pipe) as file:
+        space, got = memoryview(bytearray(64)), b""
+        while n := file.into(space):
+            got += bytes(space[:n])
+    writer.join()
+    assert got == b"arm,reward\n1,0\n"

@@ -87,6 +87,8 @@ class _Counted(io.FileIO):
 
     def readinto(self, space: Any) -> int:
         n = super().readinto(space) or 0
+        if n == 1:  # of a pipe: it takes two bytes to know a gzip file
+            n += super().readinto(memoryview(space)[1:2]) or 0
         if self.progress is not None:
             self.progress(n)
         return n
