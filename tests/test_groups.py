@@ -250,7 +250,7 @@ def test_fewer_items_than_groups_are_groups_of_their_own() -> None:
 def test_without_scikit_learn_groups_must_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
     policy = whim.PSLinUCBGroups(n_features=1, groups=2, n_item_features=1)
-    with pytest.raises(InvalidInputError, match=r"scikit-learn.*whim\[features\]"):
+    with pytest.raises(InvalidInputError, match=r"scikit-learn.*whim-bandits\[features\]"):
         policy.add_arms(range(5), features=np.arange(5.0)[:, None])
     assert policy.arms == []
 

@@ -64,7 +64,7 @@ def test_what_uses_no_switch_stays_itself() -> None:
 def test_short_vectors_have_the_same_bits_with_and_without_the_long_ones_code(name: str) -> None:
     rng = np.random.default_rng(3)
     one, other = FACTORIES[name](), FACTORIES[name]()
-    other._unused = ()
+    other._unused = ("COPIES",)
     arms = list(range(6))
     for policy in (one, other):
         policy.add_arms(arms)

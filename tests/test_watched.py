@@ -144,7 +144,7 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidInputError, match="drift must be a finite number >= 0"):
         whim.LinUCBWatched(n_features=1, settings={"drift": -1.0})
     monkeypatch.setitem(sys.modules, "river", None)
-    with pytest.raises(WhimError, match=r"pip install 'whim\[detectors\]'"):
+    with pytest.raises(WhimError, match=r"pip install 'whim-bandits\[detectors\]'"):
         whim.LinUCBWatched(n_features=1, detector="adwin")
     whim.LinUCBWatched(n_features=1)  # CUSUM needs no river
 
