@@ -81,12 +81,29 @@ def warm(
     """``warm_policy`` for each, on several cores.
 
     Left to themselves, the workers of a comparison would all begin by compiling the same loops.
+    What kernels have in common is compiled once per process: policies of one model share a worker.
     """
-    tasks = [(policy.to_bytes(), tuple(calls)) for policy in policies]
-    spread(warm_task, tasks, jobs=jobs, progress=progress)
+    models: dict[str, list[bytes]] = {}
+    for policy in policies:
+        models.setdefault(_model(policy), []).append(policy.to_bytes())
+    groups = sorted(models.values(), key=len, reverse=True)
+    n = sum(map(len, groups))
+
+    def advance(done: int) -> None:
+        if progress is not None:
+            progress(n * done // len(groups))
+
+    spread(warm_task, [(group, tuple(calls)) for group in groups], jobs=jobs, progress=advance)
 
 
-def warm_task(task: tuple[bytes, tuple[str, ...]]) -> None:
-    """``warm_policy`` for a policy's bytes, as a worker does it."""
-    data, calls = task
-    warm_policy(from_bytes(data), calls)
+def _model(policy: Any) -> str:
+    """The file of its kernels; hybrids have two that share most."""
+    inner = getattr(policy, "policy", policy)
+    return str(inner._kernels.module).removeprefix("ps_") if hasattr(inner, "_kernels") else ""
+
+
+def warm_task(task: tuple[list[bytes], tuple[str, ...]]) -> None:
+    """``warm_policy`` for policies' bytes, as a worker does it."""
+    group, calls = task
+    for data in group:
+        warm_policy(from_bytes(data), calls)
