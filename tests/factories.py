@@ -86,6 +86,7 @@ FACTORIES: dict[str, Callable[[], Policy]] = {
     "pslinucb-hybrid-score-given": lambda: whim.PSLinUCBHybrid(
         n_features=2, n_cross_features=2, window=16, false_alarm=1e-3
     ),
+    "adaptive-linucb": lambda: whim.AdaptiveLinUCB(n_features=3, beginnings=4),
     "modified-pslinucb": lambda: whim.ModifiedPSLinUCB(
         n_features=3, window=10, b=0.3, c=0.3, gamma=0.2
     ),

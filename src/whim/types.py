@@ -61,6 +61,12 @@ class ChangeEvent:
         The group of arms whose shared model restarted (``PSLinUCBGroups``); ``arm`` is then the one
         whose reward triggered it, and ``plays`` and ``began`` count the group's plays. ``None``:
         only the arm changed.
+    probability
+        That the arm has changed since the last report, as the policy believes; ``None`` if it
+        holds no such belief.
+    kind
+        ``"jump"`` or ``"drift"``: how interests change, as the policy believes; ``None`` if it
+        cannot tell.
     """
 
     arm: ArmId | None
@@ -75,3 +81,5 @@ class ChangeEvent:
     p_value: float | None = None
     direction: tuple[float, ...] = ()
     group: ArmId | None = None
+    probability: float | None = None
+    kind: str | None = None

@@ -55,8 +55,8 @@ __all__ = [
 ]
 
 for _cls in (
-    CUSUMUCB, DUCB, MUCB, SWUCB, UCB, AdaptiveLinUCB, DLinUCB, DenBand, DynamicLinUCB, LinTS, LinUCBDisjoint,
-    LinUCBHybrid, LinUCBUniform, LinUCBWatched, ModifiedPSLinUCB, OracleRestart, PSLinUCBDisjoint,
-    PSLinUCBGroups, PSLinUCBHybrid, Random, SWLinUCB,
+    CUSUMUCB, DUCB, MUCB, SWUCB, UCB, AdaptiveLinUCB, DLinUCB, DenBand, DynamicLinUCB, LinTS,
+    LinUCBDisjoint, LinUCBHybrid, LinUCBUniform, LinUCBWatched, ModifiedPSLinUCB, OracleRestart,
+    PSLinUCBDisjoint, PSLinUCBGroups, PSLinUCBHybrid, Random, SWLinUCB,
 ):  # fmt: skip
     register(_cls)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from whim.kernels.jit import inline, part
 from whim.kernels.models.adaptive import mixture, models, prior
 from whim.kernels.models.adaptive.models import Play
 from whim.kernels.models.adaptive.score import clicking, variance_of, with_constant
 from whim.kernels.models.adaptive.state import (
+    ALL_FREE,
     ARCHIVED,
     CLICKS,
     COUNT,
@@ -53,7 +52,7 @@ def meet(shared: Shared, r: float) -> bool:
         return True
     before = sums[LOW]
     sums[LOW], sums[HIGH] = min(before, r), max(before, r)
-    return (before > 0.0) != (before == sums[HIGH])  # the one value was called a click, or not
+    return bool((before > 0.0) != (before == sums[HIGH]))  # was it called a click, and is it one
 
 
 @inline
@@ -108,7 +107,7 @@ def _step(state: State, step: int, slot: int, x: F64, r: float) -> int:
 def _believe(state: State, step: int, slot: int, play: Play) -> int:
     """What follows from a play for weights, noise, prior and events."""
     clock = state.arms.clock[slot]
-    jumps = not play.first and state.shared.sums[mixture.ALL_FREE] >= mixture._ENOUGH
+    jumps = not play.first and state.shared.sums[ALL_FREE] >= mixture.ENOUGH
     most = mixture.likelihoods(state, slot, jumps)
     mixture.count_gains(state, slot, most)
     mixture.weigh(state, slot, play)
@@ -137,23 +136,25 @@ def _report(state: State, slot: int) -> int:
             after += arms.mixed[slot, i]
             if arms.mixed[slot, i] > most:
                 most, place = arms.mixed[slot, i], i
-    total = arms.noise[slot, JUMPING]
+    total = arms.noises[slot, JUMPING]
     if after <= _SURE * total or total <= _JUMPY:
         return NO_CHANGE
-    gain = arms.gains[slot, place, 0]
+    gain = arms.gains[slot, place]
     if gain < state.settings.least_gain:
         return NO_CHANGE
     p = state.scratch.phi.shape[0]
     at, ever = p * (p + 1) // 2, arms.models.shape[1] - 1
     before = ever
     for i in range(clock[COUNT]):
-        if arms.born[slot, i, PLAY] <= clock[REPORTED] and arms.mixed[slot, i] > arms.mixed[slot, before]:
+        known = arms.born[slot, i, PLAY] <= clock[REPORTED]
+        if known and arms.mixed[slot, i] > arms.mixed[slot, before]:
             before = i
     for j in range(p):
         report[0, j] = arms.models[slot, before, at + j]
         report[1, j] = arms.models[slot, place, at + j]
     report[2, 0], report[2, 1] = gain, state.settings.least_gain
     report[2, 2], report[2, 3] = after / total, arms.born[slot, place, PLAY]
+    report[2, 4] = 1.0 if total > 0.5 else 0.0  # jumps, not drift, are the likelier world
     clock[REPORTED] = clock[PLAYS]
     return CHANGED
 
@@ -188,7 +189,7 @@ def _replay(state: State) -> None:
     for slot in range(arms.clock.shape[0]):
         arms.clock[slot, :] = 0
         arms.said[slot, :, :] = 0.0
-        arms.noise[slot, :] = 0.0
+        arms.noises[slot, :] = 0.0
         arms.weights[slot, :, :] = 0.0
         arms.mixed[slot, :] = 0.0
     low, high, values = shared.sums[LOW], shared.sums[HIGH], shared.sums[VALUES]

@@ -29,12 +29,10 @@ from whim.kernels.models.adaptive.state import (
 _HAZARDS = len(HAZARDS)
 _FADE = 0.9998  # of evidence, per play: how interests change may change
 _TEMPER = 0.5  # of evidence: models are wrong in ways that repeat
-_ENOUGH = 20.0  # plays that the noise must be known from before an arm may jump
+ENOUGH = 20.0  # plays that the noise must be known from before an arm may jump
 _FAINT = 1e-3  # the share of a model, older than the likeliest, that is dropped first
 # worlds of much change must earn it: prior odds fall with the root of the rate
-_FAVOUR = np.concatenate(
-    [np.tile(-0.5 * np.log(HAZARDS / HAZARDS[0]), len(RETURNS)), -0.5 * np.log(10 * RATES / HAZARDS[0])]
-)
+_FAVOUR = -0.5 * np.log(np.append(np.tile(HAZARDS, len(RETURNS)), 10 * RATES) / HAZARDS[0])
 
 
 @part
@@ -65,9 +63,7 @@ def count_gains(state: State, slot: int, most: float) -> None:
             total += arms.mixed[slot, i] * room[LIKELIHOOD, i]
     believed = math.log(total / weight + 1e-300) + most
     for i in range(count):
-        gain = room[LOG, i] - believed
-        arms.gains[slot, i, 0] += gain
-        arms.gains[slot, i, 1] += gain * gain
+        arms.gains[slot, i] += room[LOG, i] - believed
 
 
 @part
@@ -75,7 +71,7 @@ def weigh(state: State, slot: int, play: Play) -> None:
     """Weights after the play in each jump world, and the evidence of every world."""
     arms, room, worlds = state.arms, state.scratch.room, state.shared.worlds
     ever, count = arms.models.shape[1] - 1, arms.clock[slot, COUNT]
-    known = not play.first and state.shared.sums[ALL_FREE] >= _ENOUGH
+    known = not play.first and state.shared.sums[ALL_FREE] >= ENOUGH
     for world in range(JUMPS):
         jump = 0.0
         if known:
@@ -120,7 +116,7 @@ def mix(state: State, slot: int) -> int:
     arms, worlds = state.arms, state.shared.worlds
     ever, count = arms.models.shape[1] - 1, arms.clock[slot, COUNT]
     total = 1e-12
-    best = ever
+    best: int = ever
     for n in range(count + 1):
         i = ever if n == 0 else n - 1
         weight = 0.0
@@ -132,7 +128,7 @@ def mix(state: State, slot: int) -> int:
             best = i
         if i != ever:
             arms.born[slot, i, AGE] += 1
-    arms.noise[slot, JUMPING] = total
+    arms.noises[slot, JUMPING] = total
     return best
 
 
@@ -140,7 +136,7 @@ def mix(state: State, slot: int) -> int:
 def likeliest(state: State, slot: int) -> int:
     """The place of the likeliest model of the jump worlds."""
     arms = state.arms
-    best = arms.models.shape[1] - 1
+    best: int = arms.models.shape[1] - 1
     for i in range(arms.clock[slot, COUNT]):
         if arms.mixed[slot, i] > arms.mixed[slot, best]:
             best = i
@@ -151,7 +147,8 @@ def likeliest(state: State, slot: int) -> int:
 def _superfluous(state: State, slot: int, best: int) -> int:
     """The beginning that is missed least: an old one of no weight, or one with near neighbours."""
     arms = state.arms
-    ever, count, total = arms.models.shape[1] - 1, arms.clock[slot, COUNT], arms.noise[slot, JUMPING]
+    ever, count = arms.models.shape[1] - 1, arms.clock[slot, COUNT]
+    total = arms.noises[slot, JUMPING]
     place, least = -1, _FAINT * total
     if best < ever:
         for i in range(min(best, count - 1)):
@@ -189,11 +186,11 @@ def prune(state: State, slot: int, best: int) -> None:
         arms.weights[slot, heir, world] += arms.weights[slot, gone, world]
     for i in range(gone, count - 1):
         arms.mixed[slot, i] = arms.mixed[slot, i + 1]
+        arms.gains[slot, i] = arms.gains[slot, i + 1]
         for world in range(JUMPS):
             arms.weights[slot, i, world] = arms.weights[slot, i + 1, world]
         for j in range(2):
             arms.born[slot, i, j] = arms.born[slot, i + 1, j]
-            arms.gains[slot, i, j] = arms.gains[slot, i + 1, j]
         for j in range(arms.models.shape[2]):
             arms.models[slot, i, j] = arms.models[slot, i + 1, j]
     arms.clock[slot, COUNT] = count - 1

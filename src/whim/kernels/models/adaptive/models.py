@@ -66,7 +66,7 @@ def target(state: State, slot: int, j: int) -> tuple[float, float]:
     if sums[CONTEXTS_SQUARED] > 0.0:
         unit = _LOGITS if clicking(shared) else noise
         active = state.scratch.phi.shape[0] - 1
-        least = _FLOOR * unit * sums[STEPS] * active / sums[CONTEXTS_SQUARED]
+        least = _FLOOR * unit * (sums[STEPS] + 1.0) * active / sums[CONTEXTS_SQUARED]
     variance = shared.prior[VARIANCE, j]
     return noise / variance, noise / max(variance, least)
 
@@ -160,8 +160,7 @@ def begin_all(state: State, slot: int, first: bool) -> None:
     for j in range(p):
         away = arms.models[slot, ever, at + j] - anchor[CENTRE, j]
         arms.models[slot, place, at + j] += BACK * away
-    arms.gains[slot, place, 0] = 0.0
-    arms.gains[slot, place, 1] = 0.0
+    arms.gains[slot, place] = 0.0
     arms.born[slot, place, PLAY] = arms.clock[slot, PLAYS] + 1
     arms.born[slot, place, AGE] = 0
     arms.clock[slot, COUNT] = place + 1

@@ -32,6 +32,7 @@ from whim.kernels.models.adaptive.state import (
     VARIANCE_OF_ALL,
     State,
 )
+from whim.types import F64
 
 _FADE = 1.0 - 1.0 / 2000.0  # of the noise, per play
 _LOGITS = 4.0  # a coefficient's variance at first, times plays per squared context, for clicks
@@ -41,13 +42,17 @@ _OFTEN, _EVERY = 200, 16  # steps for which the prior follows each play; from th
 
 @part
 def start(state: State, r: float, clicks: bool) -> None:
-    """Noise and prior before the first play, in the units of what is seen first."""
+    """Noise and prior before the first play, in the units of what is seen first.
+
+    It counts as one play of that size in the sums.
+    """
     shared, phi = state.shared, state.scratch.phi
     sums = shared.sums
     square, length = max(sums[LOW] * sums[LOW], sums[HIGH] * sums[HIGH], r * r), 0.0
     for j in range(phi.shape[0]):
         length += phi[j] * phi[j]
-    sums[VARIANCE_OF_ALL] = square
+    sums[VARIANCE_OF_ALL] = sums[REWARDS_SQUARED] = square
+    sums[CONTEXTS_SQUARED] = length
     size = _LOGITS if clicks else square
     for j in range(phi.shape[0]):
         shared.prior[VARIANCE, j] = size / length if length > 0.0 else size
@@ -72,9 +77,9 @@ def learn_noise(state: State, slot: int, play: Play) -> None:
     sums[REWARDS_SQUARED] += play.value * play.value
     for j in range(state.scratch.phi.shape[0]):
         sums[CONTEXTS_SQUARED] += state.scratch.phi[j] * state.scratch.phi[j]
-    usual = sums[REWARDS_SQUARED] / sums[STEPS]
+    usual = sums[REWARDS_SQUARED] / (sums[STEPS] + 1.0)
     sums[VARIANCE_OF_ALL] = (usual + sums[ALL_ERRORS]) / (1.0 + sums[ALL_FREE])
-    own = arms.noise[slot]
+    own = arms.noises[slot]
     own[ERRORS] = _FADE * own[ERRORS] + errors
     own[FREE] = _FADE * own[FREE] + free
 
@@ -90,7 +95,7 @@ def archive(state: State, slot: int, best: int) -> None:
             after += arms.mixed[slot, i]
     if best == ever or arms.born[slot, best, PLAY] <= clock[ARCHIVED]:
         return
-    if after > 0.5 * arms.noise[slot, JUMPING]:
+    if after > 0.5 * arms.noises[slot, JUMPING]:
         clock[ARCHIVED] = clock[PLAYS]
         arms.said[slot, :, :] = 0.0  # the totals keep it
 
@@ -99,7 +104,7 @@ def archive(state: State, slot: int, best: int) -> None:
 def teach(state: State, slot: int, best: int) -> None:
     """What the arm's likeliest model says of its coefficients, to the totals."""
     arms, totals, prior = state.arms, state.shared.totals, state.shared.prior
-    ever, p = arms.models.shape[1] - 1, prior.shape[1]
+    p = prior.shape[1]
     at, weight, drift = p * (p + 1) // 2, arms.mixed[slot, best], -1
     for z in range(DRIFTS):
         if state.shared.worlds[1, JUMPS + z] > weight:
@@ -121,9 +126,9 @@ def teach(state: State, slot: int, best: int) -> None:
 
 
 @part
-def diagonal(row: object, j: int, p: int) -> float:
+def diagonal(row: F64, j: int, p: int) -> float:
     """Element (j, j) of a model's inverse: Σ U_ji² D_i."""
-    total = row[j]
+    total: float = row[j]
     at = p
     for i in range(p):
         if i > j:
@@ -145,7 +150,7 @@ def learn_prior(state: State, clicks: bool) -> None:
         known += totals[KNOWN, j]
         square += totals[SQUARE, j]
         prior[MEAN, j] = totals[VALUE, j] / (totals[KNOWN, j] + 1.0)
-    size = _LOGITS * sums[STEPS] if clicks else sums[REWARDS_SQUARED]
+    size = _LOGITS * (sums[STEPS] + 1.0) if clicks else sums[REWARDS_SQUARED]
     usual = (size / sums[CONTEXTS_SQUARED] + square) / (1.0 + known)
     alike = _ALIKE_CLICKS if clicks else _ALIKE
     for j in range(p):

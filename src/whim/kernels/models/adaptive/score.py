@@ -72,9 +72,10 @@ def clicking(shared: Shared) -> bool:
 @inline
 def variance_of(state: State, slot: int) -> float:
     """The noise of an arm, drawn towards that of all by as much as ten plays would."""
-    sums, own = state.shared.sums, state.arms.noise[slot]
-    variance = (10.0 * sums[VARIANCE_OF_ALL] + own[ERRORS]) / (10.0 + own[FREE])
-    return max(variance, ROUNDING * sums[REWARDS_SQUARED] / max(sums[STEPS], 1.0))
+    sums, own = state.shared.sums, state.arms.noises[slot]
+    variance: float = (10.0 * sums[VARIANCE_OF_ALL] + own[ERRORS]) / (10.0 + own[FREE])
+    least: float = ROUNDING * sums[REWARDS_SQUARED] / (sums[STEPS] + 1.0)
+    return max(variance, least)
 
 
 @part
@@ -162,7 +163,7 @@ def _candidate(state: State, d: Decision, slot: int) -> tuple[float, float]:
     more = math.log(gap / d.candidates) if gap > d.candidates else 0.0
     ever = arms.models.shape[1] - 1
     any_jump, back = _jumped(state, gap)
-    keep = (d.jumping - any_jump) / arms.noise[slot, JUMPING]
+    keep = (d.jumping - any_jump) / arms.noises[slot, JUMPING]
     new = d.new_mean + BACK * (udu.predict(arms.models[slot, ever], phi) - d.new_mean)
     weight = any_jump - back
     mean, own, bound = _opinion(d, new, d.new_variance, 0.0)

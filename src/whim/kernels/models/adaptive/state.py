@@ -29,7 +29,7 @@ WORLDS = JUMPS + DRIFTS
 PLAYS, LAST, COUNT, ARCHIVED, REPORTED, CLOCK = range(6)
 # columns of ``born``: the play that a beginning began with, and plays since
 PLAY, AGE = range(2)
-# columns of ``noise``: squared errors and their count, faded; weight of the jump worlds
+# columns of ``noises``: squared errors and their count, faded; weight of the jump worlds
 ERRORS, FREE, JUMPING, NOISE = range(4)
 # rows of ``anchor``: precision and mean of the prior that models start from; EVER's precision
 PRECISION, CENTRE, EVER_PRECISION, ANCHOR = range(4)
@@ -57,11 +57,11 @@ class Arms(NamedTuple):
     anchor: F64
     weights: F64  # of each place in each jump world
     mixed: F64  # the same over all worlds
-    gains: F64  # per beginning: log-likelihood gained over what was believed before; its square
+    gains: F64  # per beginning: log-likelihood gained over what was believed before
     born: I64
     clock: I64
     said: F64  # of the likeliest model, for the prior
-    noise: F64
+    noises: F64
 
 
 class Shared(NamedTuple):
@@ -121,15 +121,14 @@ def arm_rows(p: int, beginnings: int) -> dict[str, npt.NDArray[Any]]:
         "anchor": (ANCHOR, p),
         "weights": (places, JUMPS),
         "mixed": (places,),
-        "gains": (places, 2),
+        "gains": (places,),
+        "born": (places, 2),
+        "clock": (CLOCK,),
         "said": (SAID, p),
-        "noise": (NOISE,),
+        "noises": (NOISE,),
     }
-    rows: dict[str, npt.NDArray[Any]] = {name: np.zeros(shape) for name, shape in shapes.items()}
-    return rows | {
-        "born": np.zeros((places, 2), np.int64),
-        "clock": np.zeros(CLOCK, np.int64),
-    }
+    whole = ("born", "clock")
+    return {n: np.zeros(shapes[n], np.int64 if n in whole else np.float64) for n in Arms._fields}
 
 
 def shared_arrays(p: int) -> dict[str, F64]:
