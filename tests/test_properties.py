@@ -345,6 +345,7 @@ def test_policies_refuse_what_cannot_name_an_arm(method: str, bad: Any) -> None:
 # -- parameters ------------------------------------------------------------------------------------
 
 GOOD: dict[str, dict[str, Any]] = {
+    "adaptive-linucb": {"n_features": 2},
     "cusum-ucb": {"threshold": 2.0},
     "denband": {"n_item_features": 2},
     "dlinucb": {"n_features": 2, "n_item_features": 2, "payoff": "cross", "gamma": 0.9},
@@ -417,10 +418,14 @@ BAD: dict[str, list[Any]] = {
     "kappa": [*_NOT_NUMBERS, math.inf],
     "bound_theta": [*_NOT_NUMBERS, math.inf, None],
     "bound_x": [*_NOT_NUMBERS, math.inf, None],
+    "false_events": [*_NOT_NUMBERS, 0, math.inf],
+    "optimism": [*_NOT_NUMBERS, math.inf],
+    "beginnings": [1, 0, -1, 2.5, "6", True],
     "policy": [None, "ucb", whim.UCB, 5],
     "changes": ["x", [1.5], [-1], [True], {"a": [-1]}, {"a": ["x"]}],
 }
 EXTRA: dict[tuple[str, str], list[Any]] = {
+    ("adaptive-linucb", "n_features"): [None],
     ("mucb", "window"): [1, 3, 7],
     ("modified-pslinucb", "window"): [1, 3, 7],
     ("pslinucb-disjoint", "window"): [1, 7],

@@ -1,5 +1,6 @@
 """Slow, literal versions of the algorithms, for the fast ones to be compared with."""
 
+from .adaptive import AdaptiveOracle
 from .contextfree import CUSUMUCBOracle, DUCBOracle, MUCBOracle, SWUCBOracle, UCBOracle
 from .disjoint import LinUCBDisjointOracle, PSLinUCBDisjointOracle
 from .experts import DenBandOracle, DynamicLinUCBOracle
@@ -17,6 +18,7 @@ from .scorehybrid import ScoreTestHybridOracle
 from .scoretest import ScoreTestOracle
 
 __all__ = [
+    "AdaptiveOracle",
     "CUSUMUCBOracle",
     "DLinUCBDisjointOracle",
     "DLinUCBOracle",

@@ -108,8 +108,8 @@ def _believe(state: State, step: int, slot: int, play: Play) -> int:
     """What follows from a play for weights, noise, prior and events."""
     clock = state.arms.clock[slot]
     jumps = not play.first and state.shared.sums[ALL_FREE] >= mixture.ENOUGH
-    most = mixture.likelihoods(state, slot, jumps)
-    mixture.count_gains(state, slot, most)
+    mixture.scale_likelihoods(state, slot, jumps)
+    mixture.count_gains(state, slot)
     mixture.weigh(state, slot, play)
     best = mixture.mix(state, slot)
     prior.learn_noise(state, slot, play)

@@ -8,6 +8,7 @@ import numpy as np
 
 from whim.kernels.jit import inline, part
 from whim.kernels.models.adaptive.models import Play
+from whim.kernels.models.adaptive.score import chance
 from whim.kernels.models.adaptive.state import (
     AGE,
     ALL_FREE,
@@ -17,7 +18,6 @@ from whim.kernels.models.adaptive.state import (
     JUMPING,
     JUMPS,
     LIKELIHOOD,
-    LOG,
     PLAY,
     RATES,
     REPORTED,
@@ -36,22 +36,21 @@ _FAVOUR = -0.5 * np.log(np.append(np.tile(HAZARDS, len(RETURNS)), 10 * RATES) / 
 
 
 @part
-def likelihoods(state: State, slot: int, newest: bool) -> float:
-    """Likelihoods relative to the greatest; its logarithm. ``newest``: it may be the truth."""
-    room, places = state.scratch.room, state.arms.models.shape[1]
+def scale_likelihoods(state: State, slot: int, newest: bool) -> None:
+    """Likelihoods relative to the greatest. ``newest``: the newest beginning may be the truth."""
+    room, ever = state.scratch.room, state.arms.models.shape[1] - 1
     count = state.arms.clock[slot, COUNT]
-    most = -np.inf
+    most = 0.0
     for i in range(room.shape[1]):
-        if (i < count or i >= places - 1) and (newest or i != count - 1):
-            most = max(most, room[LOG, i])
+        if (i < count or i >= ever) and (newest or i != count - 1):
+            most = max(most, room[LIKELIHOOD, i])
+    scale = 1.0 / max(most, 1e-300)
     for i in range(room.shape[1]):
-        if i < count or i >= places - 1:
-            room[LIKELIHOOD, i] = math.exp(room[LOG, i] - most)
-    return most
+        room[LIKELIHOOD, i] *= scale
 
 
 @part
-def count_gains(state: State, slot: int, most: float) -> None:
+def count_gains(state: State, slot: int) -> None:
     """By how much each beginning predicted better than what was believed at the last report."""
     arms, room = state.arms, state.scratch.room
     ever, count = arms.models.shape[1] - 1, arms.clock[slot, COUNT]
@@ -61,9 +60,9 @@ def count_gains(state: State, slot: int, most: float) -> None:
         if arms.born[slot, i, PLAY] <= arms.clock[slot, REPORTED]:
             weight += arms.mixed[slot, i]
             total += arms.mixed[slot, i] * room[LIKELIHOOD, i]
-    believed = math.log(total / weight + 1e-300) + most
+    believed = max(total / weight, 1e-300)
     for i in range(count):
-        arms.gains[slot, i] += room[LOG, i] - believed
+        arms.gains[slot, i] += math.log(max(room[LIKELIHOOD, i], 1e-300) / believed)
 
 
 @part
@@ -72,28 +71,36 @@ def weigh(state: State, slot: int, play: Play) -> None:
     arms, room, worlds = state.arms, state.scratch.room, state.shared.worlds
     ever, count = arms.models.shape[1] - 1, arms.clock[slot, COUNT]
     known = not play.first and state.shared.sums[ALL_FREE] >= ENOUGH
+    weights, total = arms.weights[slot], state.scratch.totals
+    for h in range(_HAZARDS):
+        scale = 2.0 / state.settings.arms * play.gap
+        jump = min(0.99, chance(HAZARDS[h] * scale)) if known else 0.0
+        for back in range(len(RETURNS)):
+            world = back * _HAZARDS + h
+            weights[count - 1, world] = jump * (1.0 - RETURNS[back])
+            total[0, world] = 1.0 - jump
+            before = 1.0 if play.first else (1.0 - jump) * weights[ever, world]
+            weights[ever, world] = (before + jump * RETURNS[back]) * room[LIKELIHOOD, ever]
+            total[1, world] = weights[ever, world]
+    for i in range(count):
+        likelihood = room[LIKELIHOOD, i]
+        for world in range(JUMPS):
+            stay = 1.0 if i == count - 1 else total[0, world]
+            weights[i, world] *= stay * likelihood
+            total[1, world] += weights[i, world]
     for world in range(JUMPS):
-        jump = 0.0
-        if known:
-            hazard = HAZARDS[world % _HAZARDS] * 2.0 / state.settings.arms
-            jump = min(0.99, 1.0 - math.exp(-hazard * play.gap))
-        back = jump * RETURNS[world // _HAZARDS]
-        total = 0.0
-        for i in range(count):
-            before = jump - back if i == count - 1 else (1.0 - jump) * arms.weights[slot, i, world]
-            arms.weights[slot, i, world] = before * room[LIKELIHOOD, i]
-            total += arms.weights[slot, i, world]
-        before = 1.0 if play.first else (1.0 - jump) * arms.weights[slot, ever, world] + back
-        arms.weights[slot, ever, world] = before * room[LIKELIHOOD, ever]
-        total = max(total + arms.weights[slot, ever, world], 1e-300)
-        for i in range(count):
-            arms.weights[slot, i, world] /= total
-        arms.weights[slot, ever, world] /= total
-        if not play.first:
-            worlds[0, world] = _FADE * worlds[0, world] + _TEMPER * math.log(total)
-    for z in range(DRIFTS if not play.first else 0):
-        log = math.log(max(room[LIKELIHOOD, ever + 1 + z], 1e-300))
-        worlds[0, JUMPS + z] = _FADE * worlds[0, JUMPS + z] + _TEMPER * log
+        total[1, world] = max(total[1, world], 1e-300)
+        total[0, world] = 1.0 / total[1, world]
+    for n in range(count + 1):
+        i = ever if n == count else n
+        for world in range(JUMPS):
+            weights[i, world] *= total[0, world]
+    if not play.first:
+        for world in range(JUMPS):
+            worlds[0, world] = _FADE * worlds[0, world] + _TEMPER * math.log(total[1, world])
+        for z in range(DRIFTS):
+            log = math.log(max(room[LIKELIHOOD, ever + 1 + z], 1e-300))
+            worlds[0, JUMPS + z] = _FADE * worlds[0, JUMPS + z] + _TEMPER * log
     _normalise(state)
 
 

@@ -9,6 +9,7 @@ from whim.kernels.jit import inline, part
 from whim.kernels.linalg import udu
 from whim.kernels.models.adaptive.score import (
     BACK,
+    chance,
     clicking,
     shrink,
     sigmoid,
@@ -21,7 +22,7 @@ from whim.kernels.models.adaptive.state import (
     COUNT,
     ERROR,
     EVER_PRECISION,
-    LOG,
+    LIKELIHOOD,
     MEAN,
     PLAY,
     PLAYS,
@@ -37,6 +38,7 @@ from whim.types import F64
 
 _FLOOR = 0.3  # the least variance of EVER's prior, of what one play in each direction leaves
 _MOVED = 0.25  # a prior that has moved by less, in its own scale, is left
+_TIMES = math.exp(_MOVED)
 _LOGITS = 4.0  # variance of a logit near 0, per play
 _SURPRISE = 0.01  # a click that is not the context's: weight of the overall rate
 _WILD, _WIDTH = 0.02, 5.0  # share and width of rewards that are far from normal
@@ -56,31 +58,30 @@ class Play(NamedTuple):
 # -- priors -------------------------------------------------------------------------------------
 
 
-@inline
-def target(state: State, slot: int, j: int) -> tuple[float, float]:
-    """The precision of coefficient j that new models, and that EVER, should start from."""
-    shared = state.shared
-    sums = shared.sums
-    noise = 1.0 if clicking(shared) else variance_of(state, slot)
+@part
+def targets(state: State, slot: int) -> tuple[float, float]:
+    """The noise of an arm, and the least variance of EVER's prior."""
+    sums = state.shared.sums
+    noise = 1.0 if clicking(state.shared) else variance_of(state, slot)
     least = 0.0
     if sums[CONTEXTS_SQUARED] > 0.0:
-        unit = _LOGITS if clicking(shared) else noise
+        unit = _LOGITS if clicking(state.shared) else noise
         active = state.scratch.phi.shape[0] - 1
         least = _FLOOR * unit * (sums[STEPS] + 1.0) * active / sums[CONTEXTS_SQUARED]
-    variance = shared.prior[VARIANCE, j]
-    return noise / variance, noise / max(variance, least)
+    return noise, least
 
 
 @part
 def has_moved(state: State, slot: int) -> bool:
     """Whether the prior has moved away from the one that an arm's models start from."""
     anchor, prior = state.arms.anchor[slot], state.shared.prior
+    noise, _ = targets(state, slot)
     for j in range(prior.shape[1]):
-        precision, _ = target(state, slot, j)
         shift = prior[MEAN, j] - anchor[CENTRE, j]
         if shift * shift > _MOVED * _MOVED * prior[VARIANCE, j]:
             return True
-        if abs(math.log(anchor[PRECISION, j] / precision)) > _MOVED:
+        ratio = anchor[PRECISION, j] * prior[VARIANCE, j]
+        if ratio > _TIMES * noise or noise > _TIMES * ratio:
             return True
     return False
 
@@ -89,8 +90,10 @@ def has_moved(state: State, slot: int) -> bool:
 def set_anchor(state: State, slot: int) -> None:
     """An arm's models start from the prior as it is now."""
     anchor, prior = state.arms.anchor[slot], state.shared.prior
+    noise, least = targets(state, slot)
     for j in range(prior.shape[1]):
-        anchor[PRECISION, j], anchor[EVER_PRECISION, j] = target(state, slot, j)
+        anchor[PRECISION, j] = noise / prior[VARIANCE, j]
+        anchor[EVER_PRECISION, j] = noise / max(prior[VARIANCE, j], least)
         anchor[CENTRE, j] = prior[MEAN, j]
 
 
@@ -135,12 +138,13 @@ def move_prior(state: State, slot: int) -> None:
     arms, room = state.arms, state.scratch
     old, prior = arms.anchor[slot], state.shared.prior
     ever = arms.models.shape[1] - 1
+    noise, least = targets(state, slot)
     for place in range(arms.clock[slot, COUNT] + 1):
         last = place == arms.clock[slot, COUNT]
         row = arms.models[slot, ever if last else place]
         for j in range(prior.shape[1]):
-            precision, ever_precision = target(state, slot, j)
-            now = ever_precision if last else precision
+            variance = prior[VARIANCE, j]
+            now = noise / (max(variance, least) if last else variance)
             before = old[EVER_PRECISION, j] if last else old[PRECISION, j]
             weighted = now * prior[MEAN, j] - before * old[CENTRE, j]
             _shift(row, j, now - before, weighted, room)
@@ -171,30 +175,33 @@ def begin_all(state: State, slot: int, first: bool) -> None:
 
 @inline
 def _click(play: Play, mean: float, square: float) -> tuple[float, float, float, float]:
-    """Of a click: error, spread, log-likelihood, and the information of one play."""
+    """Of a click: error, spread, likelihood, and the information of one play."""
     k = shrink(square)
     p = sigmoid(k * mean)
     flat = p * (1.0 - p)
     mixed = (1.0 - _SURPRISE) * p + _SURPRISE * play.rate
-    log = math.log(mixed if play.value > 0.5 else 1.0 - mixed)
-    return play.value - p, 1.0 + square * flat, log, k * k * flat
+    return (
+        play.value - p,
+        1.0 + square * flat,
+        mixed if play.value > 0.5 else 1.0 - mixed,
+        k * k * flat,
+    )
 
 
 @inline
-def _log_likelihood(play: Play, error: float, spread: float) -> float:
-    """Of a reward: normal, or now and then far from it."""
-    variance = play.noise * spread
-    y = error * error / variance
+def _likelihood(play: Play, error: float, spread: float) -> float:
+    """Of a reward, in units of its noise: normal, or now and then far from it."""
+    y = error * error / (play.noise * spread)
     usual = (1.0 - _WILD) * math.exp(-0.5 * y)
-    wild = _WILD / _WIDTH * (1.0 + y / (_WIDTH * _WIDTH)) ** -1.5
-    return math.log(usual + wild + 1e-300) - 0.5 * math.log(variance)
+    wide = 1.0 + y / (_WIDTH * _WIDTH)
+    return (usual + _WILD / _WIDTH / (wide * math.sqrt(wide))) / math.sqrt(spread)
 
 
 @inline
-def _note(room: F64, i: int, error: float, spread: float, log: float) -> None:
+def _note(room: F64, i: int, error: float, spread: float, likelihood: float) -> None:
     room[ERROR, i] = error
     room[SPREAD, i] = spread
-    room[LOG, i] = log
+    room[LIKELIHOOD, i] = likelihood
 
 
 @part
@@ -206,7 +213,7 @@ def learn_place(state: State, play: Play, row: F64, i: int) -> None:
     mean = udu.predict(row, phi)
     if play.clicks:
         square = udu.quad(row, phi)
-        error, spread, log, information = _click(play, mean, square)
+        error, spread, likelihood, information = _click(play, mean, square)
         step = shrink(square) * error
         weight = information / (1.0 - information * square)
         if weight > 0.0:
@@ -217,10 +224,10 @@ def learn_place(state: State, play: Play, row: F64, i: int) -> None:
         spread = udu.rank_one(row, phi, 1.0, room.w)
         error = play.value - mean
         step = error / spread
-        log = _log_likelihood(play, error, spread)
+        likelihood = _likelihood(play, error, spread)
     for j in range(p):
         row[at + j] += room.w[j] * step
-    _note(room.room, i, error, spread, log)
+    _note(room.room, i, error, spread, likelihood)
 
 
 @part
@@ -230,7 +237,8 @@ def learn_drift(state: State, play: Play, slot: int, z: int) -> None:
     row, anchor, phi = arms.drifts[slot, z], arms.anchor[slot], state.scratch.phi
     places, p = arms.models.shape[1], phi.shape[0]
     at, cov = p * (p + 1) // 2, p * p
-    left = 0.0 if play.first else math.exp(-4.0 / state.settings.arms * RATES[z] * play.gap)
+    away = chance(4.0 / state.settings.arms * RATES[z] * play.gap)
+    left = 0.0 if play.first else 1.0 - away
     root = math.sqrt(left)
     mean, square = 0.0, 0.0
     for j in range(p):
@@ -248,14 +256,14 @@ def learn_drift(state: State, play: Play, slot: int, z: int) -> None:
         square += line * phi[j]
         mean += row[cov + j] * phi[j]
     if play.clicks:
-        error, spread, log, information = _click(play, mean, square)
+        error, spread, likelihood, information = _click(play, mean, square)
         step = shrink(square) * error
     else:
         error, spread = play.value - mean, 1.0 + square
         information, step = 1.0 / spread, error / spread
-        log = _log_likelihood(play, error, spread)
+        likelihood = _likelihood(play, error, spread)
     for j in range(p):
         row[cov + j] += room.w[j] * step
         for i in range(p):
             row[j * p + i] -= room.w[j] * room.w[i] * information
-    _note(room.room, places + z, error, spread, log)
+    _note(room.room, places + z, error, spread, likelihood)

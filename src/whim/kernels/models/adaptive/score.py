@@ -130,12 +130,21 @@ def prepare(state: State, step: int, x: F64, candidates: int) -> Decision:
 
 
 @inline
+def chance(z: float) -> float:
+    """1 - exp(-z), for z >= 0; few z are large, and the others need no exponential."""
+    if z > 0.01:
+        return 1.0 - math.exp(-z)
+    rest = 1.0 - z / 4.0 * (1.0 - z / 5.0 * (1.0 - z / 6.0))
+    return z * (1.0 - z / 2.0 * (1.0 - z / 3.0 * rest))
+
+
+@inline
 def _jumped(state: State, gap: int) -> tuple[float, float]:
     """The probability that an arm has jumped since its last play: at all, and back to EVER."""
-    scale = -2.0 / state.settings.arms * gap
+    scale = 2.0 / state.settings.arms * gap
     any_jump, back = 0.0, 0.0
     for h in range(_HAZARDS):
-        u = 1.0 - math.exp(HAZARDS[h] * scale)
+        u = chance(HAZARDS[h] * scale)
         any_jump += state.scratch.hazards[0, h] * u
         back += state.scratch.hazards[1, h] * u
     return any_jump, back
@@ -182,7 +191,7 @@ def _candidate(state: State, d: Decision, slot: int) -> tuple[float, float]:
             continue
         if drift >= 0:
             mean, own = drift_form(arms.drifts[slot, drift], phi)
-            left = math.exp(-4.0 / state.settings.arms * RATES[drift] * gap)
+            left = 1.0 - chance(4.0 / state.settings.arms * RATES[drift] * gap)
             mean = new + math.sqrt(left) * (mean - new)
             own = left * scale * own + (1.0 - left) * d.new_variance
         else:

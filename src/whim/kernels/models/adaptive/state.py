@@ -43,7 +43,7 @@ MEAN, VARIANCE = range(2)
     HIGH, VALUES, SUMS,
 ) = range(11)  # fmt: skip
 # rows of ``room``: what each model said of a play
-ERROR, SPREAD, LOG, LIKELIHOOD, ROOM = range(5)
+ERROR, SPREAD, LIKELIHOOD, ROOM = range(4)
 
 RING = 512  # plays kept while rewards have had two values, to start over with at a third
 CLICKS = 2  # values that rewards have had, at most, while they are taken for clicks
@@ -98,6 +98,7 @@ class Scratch(NamedTuple):
     w: F64
     v: F64
     room: F64
+    totals: F64
     hazards: F64  # per hazard: probability of its worlds; of jumps back in them
     report: F64
 
@@ -147,4 +148,4 @@ def scratch(p: int, beginnings: int) -> Scratch:
     room = np.zeros((ROOM, beginnings + 2 + DRIFTS))
     hazards, report = np.zeros((2, len(HAZARDS))), np.zeros((3, max(p, 8)))
     phi, e, w, v = np.zeros((4, p))
-    return Scratch(phi, e, w, v, room, hazards, report)
+    return Scratch(phi, e, w, v, room, np.zeros((2, JUMPS)), hazards, report)
