@@ -1,13 +1,15 @@
 """Policies saved by an earlier whim, and what that whim then decided: new code must go on so.
 
-``python -m tests.saved_policies`` writes them anew, with the code that is installed: only for a
-policy whose stored numbers are meant to change (then the format's version goes up as well).
+``python -m tests.saved_policies NAME ...`` writes them anew, with the code that is installed: only
+for a new policy, or one whose stored numbers are meant to change (then the format's version goes up
+as well).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +59,9 @@ def continued(policy: Policy) -> dict[str, Any]:
     }
 
 
-def _write() -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    expected = {}
-    for name in NAMES:
+def _write(names: list[str]) -> None:
+    expected = json.loads((FOLDER / "expected.json").read_text())
+    for name in names:
         policy = FACTORIES[name]()
         m = policy.n_item_features
         rng = np.random.default_rng(0)
@@ -73,4 +74,4 @@ def _write() -> None:
 
 
 if __name__ == "__main__":
-    _write()
+    _write(sys.argv[1:])

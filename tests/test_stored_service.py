@@ -46,6 +46,16 @@ def state(engine: Engine) -> dict[str, Any]:
     }
 
 
+ADDED = ("probability", "kind")  # to changes, since: None where a policy holds no such belief
+
+
+def without_added(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {n: v for n, v in value.items() if n not in ADDED or v is not None}
+        return {name: without_added(part) for name, part in kept.items()}
+    return [without_added(part) for part in value] if isinstance(value, list) else value
+
+
 def as_json(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
@@ -53,7 +63,7 @@ def as_json(value: Any) -> Any:
 @same_machine
 @pytest.mark.parametrize("copy", COPIES)
 def test_it_is_opened_and_goes_on_with_the_same_bits(stored: Path, copy: str) -> None:
-    found = as_json(stored_service.recorded(stored / copy, Engine, wire, state))
+    found = without_added(as_json(stored_service.recorded(stored / copy, Engine, wire, state)))
     for part in ("before", "answers", "after"):
         assert found[part] == expected[copy][part], part
 
@@ -131,6 +141,8 @@ def test_the_openapi_document_is_the_same_but_for_descriptions(tmp_path: Path) -
     before = json.loads(OPENAPI.read_text())
     for document in (found, before):
         del document["info"]["version"]
+    for name in ADDED:  # neither is required
+        del found["components"]["schemas"]["ChangeTold"]["properties"][name]
     assert found == before
 
 

@@ -101,6 +101,8 @@ class Change(msgspec.Struct, kw_only=True):
     direction: list[float | None] = []
     group: str | int | None = None
     features: list[str] = []
+    probability: float | None = None
+    kind: str | None = None
 
 
 class _Problem(msgspec.Struct):

@@ -68,6 +68,8 @@ class ChangeView(Struct, kw_only=True):
     theta_after: list[float | None]
     direction: list[float | None]
     features: list[str]
+    probability: float | None = None
+    kind: str | None = None
 
 
 def moment(at: int) -> str:
