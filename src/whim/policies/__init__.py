@@ -1,5 +1,6 @@
 """One class per policy; all keep the contract of ``Policy``. What they share is in ``base``."""
 
+from whim.policies.adaptive_linucb import AdaptiveLinUCB
 from whim.policies.base import Policy
 from whim.policies.cusumucb import CUSUMUCB
 from whim.policies.denband import DenBand
@@ -30,6 +31,7 @@ __all__ = [
     "POLICIES",
     "SWUCB",
     "UCB",
+    "AdaptiveLinUCB",
     "DLinUCB",
     "DenBand",
     "DynamicLinUCB",
@@ -53,7 +55,7 @@ __all__ = [
 ]
 
 for _cls in (
-    CUSUMUCB, DUCB, MUCB, SWUCB, UCB, DLinUCB, DenBand, DynamicLinUCB, LinTS, LinUCBDisjoint,
+    CUSUMUCB, DUCB, MUCB, SWUCB, UCB, AdaptiveLinUCB, DLinUCB, DenBand, DynamicLinUCB, LinTS, LinUCBDisjoint,
     LinUCBHybrid, LinUCBUniform, LinUCBWatched, ModifiedPSLinUCB, OracleRestart, PSLinUCBDisjoint,
     PSLinUCBGroups, PSLinUCBHybrid, Random, SWLinUCB,
 ):  # fmt: skip

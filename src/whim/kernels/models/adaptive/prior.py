@@ -1,0 +1,152 @@
+"""What all arms teach: the noise, and where the coefficients of new arms and new days lie."""
+
+from __future__ import annotations
+
+from whim.kernels.jit import part
+from whim.kernels.models.adaptive.models import Play
+from whim.kernels.models.adaptive.state import (
+    ALL_ERRORS,
+    ALL_FREE,
+    ARCHIVED,
+    CONTEXTS_SQUARED,
+    COUNT,
+    DRIFTS,
+    ERROR,
+    ERRORS,
+    FREE,
+    HIGH,
+    JUMPING,
+    JUMPS,
+    KNOWN,
+    LOW,
+    MEAN,
+    PLAY,
+    PLAYS,
+    PRECISION,
+    REWARDS_SQUARED,
+    SPREAD,
+    SQUARE,
+    STEPS,
+    VALUE,
+    VARIANCE,
+    VARIANCE_OF_ALL,
+    State,
+)
+
+_FADE = 1.0 - 1.0 / 2000.0  # of the noise, per play
+_LOGITS = 4.0  # a coefficient's variance at first, times plays per squared context, for clicks
+_ALIKE, _ALIKE_CLICKS = 3.0, 10.0  # plays' worth of belief that coefficients vary alike
+_OFTEN, _EVERY = 200, 16  # steps for which the prior follows each play; from then on, some
+
+
+@part
+def start(state: State, r: float, clicks: bool) -> None:
+    """Noise and prior before the first play, in the units of what is seen first."""
+    shared, phi = state.shared, state.scratch.phi
+    sums = shared.sums
+    square, length = max(sums[LOW] * sums[LOW], sums[HIGH] * sums[HIGH], r * r), 0.0
+    for j in range(phi.shape[0]):
+        length += phi[j] * phi[j]
+    sums[VARIANCE_OF_ALL] = square
+    size = _LOGITS if clicks else square
+    for j in range(phi.shape[0]):
+        shared.prior[VARIANCE, j] = size / length if length > 0.0 else size
+
+
+@part
+def learn_noise(state: State, slot: int, play: Play) -> None:
+    """The fixed point of EM for the noise, of the arm and of all."""
+    arms, sums, room = state.arms, state.shared.sums, state.scratch.room
+    ever, count = arms.models.shape[1] - 1, arms.clock[slot, COUNT]
+    errors, free = 0.0, 0.0
+    for i in range(room.shape[1]):
+        if count <= i < ever:
+            continue
+        weight = arms.mixed[slot, i] if i <= ever else state.shared.worlds[1, JUMPS + i - ever - 1]
+        spread = room[SPREAD, i]
+        errors += weight * room[ERROR, i] * room[ERROR, i] / (spread * spread)
+        free += weight / spread
+    sums[ALL_ERRORS] = _FADE * sums[ALL_ERRORS] + errors
+    sums[ALL_FREE] = _FADE * sums[ALL_FREE] + free
+    sums[STEPS] += 1.0
+    sums[REWARDS_SQUARED] += play.value * play.value
+    for j in range(state.scratch.phi.shape[0]):
+        sums[CONTEXTS_SQUARED] += state.scratch.phi[j] * state.scratch.phi[j]
+    usual = sums[REWARDS_SQUARED] / sums[STEPS]
+    sums[VARIANCE_OF_ALL] = (usual + sums[ALL_ERRORS]) / (1.0 + sums[ALL_FREE])
+    own = arms.noise[slot]
+    own[ERRORS] = _FADE * own[ERRORS] + errors
+    own[FREE] = _FADE * own[FREE] + free
+
+
+@part
+def archive(state: State, slot: int, best: int) -> None:
+    """Keep what an arm's coefficients were for the prior, once they are most likely others."""
+    arms = state.arms
+    clock = arms.clock[slot]
+    ever, after = arms.models.shape[1] - 1, 0.0
+    for i in range(clock[COUNT]):
+        if arms.born[slot, i, PLAY] > clock[ARCHIVED]:
+            after += arms.mixed[slot, i]
+    if best == ever or arms.born[slot, best, PLAY] <= clock[ARCHIVED]:
+        return
+    if after > 0.5 * arms.noise[slot, JUMPING]:
+        clock[ARCHIVED] = clock[PLAYS]
+        arms.said[slot, :, :] = 0.0  # the totals keep it
+
+
+@part
+def teach(state: State, slot: int, best: int) -> None:
+    """What the arm's likeliest model says of its coefficients, to the totals."""
+    arms, totals, prior = state.arms, state.shared.totals, state.shared.prior
+    ever, p = arms.models.shape[1] - 1, prior.shape[1]
+    at, weight, drift = p * (p + 1) // 2, arms.mixed[slot, best], -1
+    for z in range(DRIFTS):
+        if state.shared.worlds[1, JUMPS + z] > weight:
+            weight, drift = state.shared.worlds[1, JUMPS + z], z
+    said = arms.said[slot]
+    for j in range(p):
+        if drift >= 0:
+            variance = arms.drifts[slot, drift, j * p + j]
+            value = arms.drifts[slot, drift, p * p + j]
+        else:
+            row = arms.models[slot, best]
+            variance, value = diagonal(row, j, p), row[at + j]
+        known = min(1.0, max(0.0, 1.0 - variance * arms.anchor[slot, PRECISION, j]))
+        away = value - prior[MEAN, j]
+        totals[KNOWN, j] += known - said[KNOWN, j]
+        totals[VALUE, j] += known * value - said[VALUE, j]
+        totals[SQUARE, j] += away * away - said[SQUARE, j]
+        said[KNOWN, j], said[VALUE, j], said[SQUARE, j] = known, known * value, away * away
+
+
+@part
+def diagonal(row: object, j: int, p: int) -> float:
+    """Element (j, j) of a model's inverse: Σ U_ji² D_i."""
+    total = row[j]
+    at = p
+    for i in range(p):
+        if i > j:
+            u = row[at + j]
+            total += u * u * row[i]
+        at += i
+    return total
+
+
+@part
+def learn_prior(state: State, clicks: bool) -> None:
+    """Mean and variance of coefficients from the totals (MacKay's evidence)."""
+    sums, totals, prior = state.shared.sums, state.shared.totals, state.shared.prior
+    step = sums[STEPS] - 1.0
+    if sums[CONTEXTS_SQUARED] <= 0.0 or (step >= _OFTEN and step % _EVERY):
+        return
+    p, known, square = prior.shape[1], 0.0, 0.0
+    for j in range(p):
+        known += totals[KNOWN, j]
+        square += totals[SQUARE, j]
+        prior[MEAN, j] = totals[VALUE, j] / (totals[KNOWN, j] + 1.0)
+    size = _LOGITS * sums[STEPS] if clicks else sums[REWARDS_SQUARED]
+    usual = (size / sums[CONTEXTS_SQUARED] + square) / (1.0 + known)
+    alike = _ALIKE_CLICKS if clicks else _ALIKE
+    for j in range(p):
+        prior[VARIANCE, j] = (alike * usual + totals[SQUARE, j]) / (alike + totals[KNOWN, j])
