@@ -1,20 +1,33 @@
 """Streams in which every arm's reward is known: contexts with the right class, or with rewards.
 
 A classification problem is one: arms are the classes, the right one has reward 1, all others 0.
+As a log its ``logging`` is ``"full"``: replay lets a policy choose any arm, and every event counts.
 """
 
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from whim.checks import LARGEST
-from whim.errors import LogFileError
+from whim.errors import InvalidInputError, LogFileError
+from whim.logs.columns import Log, open
+from whim.logs.frames import columns_of, guarded, matching, numbers, scan
+from whim.logs.sources import Progress, Source
+from whim.logs.tables import Table, write_table
+from whim.logs.writer import Writer
 from whim.types import F64, ArmId
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_ROWS = 8192  # events written at a time
+_REWARD = "reward of the right class"
 
 
 class Labelled(NamedTuple):
@@ -23,6 +36,140 @@ class Labelled(NamedTuple):
     X: F64
     rewards: F64
     arms: list[ArmId]
+
+
+def convert(
+    source: Source,
+    path: Source,
+    *,
+    constant: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Log:
+    """Read an archive (see ``read_npz``) into a log with ``"full"`` rewards, the row as its time.
+
+    A log keeps one reward per event, that of one arm: an ``R`` may have one other than 0 in a row.
+
+    Parameters
+    ----------
+    constant
+        Put a 1 in front of every context.
+    """
+    file = Path(source)
+    X, R, arms = read_npz(file)
+    several = np.count_nonzero(R, axis=1) > 1
+    if several.any():
+        raise LogFileError(
+            f"{file}: R must have at most one reward other than 0 per row, got row "
+            f"{int(np.argmax(several))} with more: a log keeps one per event."
+        )
+    if constant:
+        X = np.column_stack([np.ones(len(X)), X])
+    logged = np.argmax(R != 0, axis=1)
+    reward = R[np.arange(len(R)), logged]
+    options = {"constant": constant}
+    with Writer(
+        path, n_features=X.shape[1], logging="full", overwrite=overwrite,
+        source={"reader": "npz", "files": [file.name], "options": options},
+    ) as writer:  # fmt: skip
+        for start in range(0, len(X), _ROWS):
+            part = slice(start, min(start + _ROWS, len(X)))
+            writer.block(
+                time=np.arange(part.start, part.stop), context=X[part],
+                pool=np.zeros(part.stop - start, np.int64), logged=logged[part],
+                reward=reward[part], pool_offsets=np.array([0, len(arms)]),
+                pool_items=np.arange(len(arms)), item_arm=arms,
+            )  # fmt: skip
+    if progress is not None:
+        progress(file.stat().st_size)
+    return open(path)
+
+
+def convert_table(
+    source: Source,
+    path: Source,
+    *,
+    label: str,
+    context: Sequence[str] | None = None,
+    time: str | None = None,
+    constant: bool = False,
+    format: str | None = None,
+    strict: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Log:
+    """Read a CSV or Parquet file of labelled rows into a log with ``"full"`` rewards.
+
+    Parameters
+    ----------
+    label
+        The column of the right class: one arm per class, in the order in which they first appear.
+    context
+        Columns and patterns; ``None`` takes every other column of numbers. A column counts as
+        such if most of its cells are numbers; the others are named in the log's ``source``.
+    time
+        A column; without it the row's number stands for it.
+    constant
+        Put a 1 in front of every context.
+    strict
+        Stop at the first row that cannot be used.
+    """
+    import polars as pl
+
+    file = Path(source)
+    kind = format or ("parquet" if file.suffix.lower() in (".parquet", ".pq") else "csv")
+    lazy = scan(file, kind)
+    columns = columns_of(lazy, file)
+    matching([label], columns, "label", file)
+    if context is None:
+        others = [name for name in columns if name not in (label, time)]
+        names = _numeric(lazy, others, file)
+        left_out = [name for name in others if name not in names]
+        if not names:
+            raise InvalidInputError(
+                f"context must name at least one column: {file} has none of numbers besides the "
+                f"label {label!r}."
+            )
+    else:
+        names, left_out = matching(context, columns, "context", file), []
+    if label in names:
+        raise InvalidInputError(f"context must not contain the label {label!r}.")
+    options = {"label": label, "time": time, "constant": constant, "left_out": left_out}
+
+    def matrix(frame: pl.DataFrame) -> F64:
+        X = numbers(frame, names)
+        return np.column_stack([np.ones(len(X)), X]) if constant else X
+
+    return write_table(
+        lazy.with_columns(pl.lit(1.0).alias(_REWARD)),
+        Table(file, kind, label, _REWARD, time, None, None, "|"),
+        path, names=["constant", *names] if constant else names, matrix=matrix, arms="all",
+        items=None, logging="full", strict=strict, overwrite=overwrite, progress=progress,
+        source={"reader": kind, "files": [file.name], "options": options},
+    )  # fmt: skip
+
+
+def _numeric(lazy: pl.LazyFrame, names: list[str], file: Path) -> list[str]:
+    """The columns most of whose cells, of those that are not empty, are numbers."""
+    import polars as pl
+
+    if not names:
+        return []
+    there = [pl.col(name).count().alias(f"{i} there") for i, name in enumerate(names)]
+    good = [
+        pl.col(name).cast(pl.Float64, strict=False).count().alias(f"{i} good")
+        for i, name in enumerate(names)
+    ]
+    schema = guarded(file, lazy.collect_schema)
+    castable = [schema[name].is_numeric() or schema[name] in (pl.String, pl.Boolean)
+                for name in names]  # fmt: skip
+    query = lazy.select(*there, *(g for g, fine in zip(good, castable, strict=True) if fine))
+    counts = guarded(file, lambda: query.collect(engine="streaming")).row(0, named=True)
+    return [
+        name
+        for i, name in enumerate(names)
+        if castable[i] and 2 * counts[f"{i} good"] > counts[f"{i} there"]
+    ]
 
 
 def read_npz(file: Path) -> Labelled:
