@@ -132,7 +132,7 @@ class DiscountedLogistic(CompiledPolicy):
     [0.4237, 0.0]
     >>> policy.update("b", [1.0], 0.0)
     >>> policy.scores([1.0]).round(4).tolist()
-    [0.2304, -0.4237]
+    [0.2327, -0.4237]
     """
 
     name = "discounted-logistic"
