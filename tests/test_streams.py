@@ -143,6 +143,15 @@ def test_rewards_are_those_of_live_calls() -> None:
         policy.update(arm, x, float(row[arm]))
 
 
+def test_vowpal_wabbit_learns_where_it_is_installed() -> None:
+    pytest.importorskip("vowpalwabbit")
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(3000), rng.normal(size=(3000, 2))])
+    R = np.eye(2)[(X[:, 1] > 0).astype(int)]
+    rival = stream_rivals.rivals(quick=False)[stream_rivals.VOWPAL]
+    assert rival.make(n_features=3, **rival.usual).run(X, R)[1000:].mean() > 0.9
+
+
 def test_blocks_make_the_interval_of_a_series_that_lingers() -> None:
     steady = np.repeat(np.random.default_rng(0).random(50), 100)
     wide, narrow = block_interval(steady, 100), block_interval(steady, 1)

@@ -112,11 +112,12 @@ class _Vowpal:
         """The reward at every step of a stream."""
         from vowpalwabbit import Workspace  # type: ignore[import-not-found, unused-ignore]
 
-        made = Workspace(f"--cb_explore {R.shape[1]} {self._words} --noconstant --quiet")
+        made = Workspace(f"--cb_explore {R.shape[1]} {self._words} --quiet")
         draws = np.random.default_rng(0).random(len(X))
         rewards = np.empty(len(X))
         for i, (x, row) in enumerate(zip(X.tolist(), R, strict=True)):
-            text = "| " + " ".join(f"{j}:{value:.6g}" for j, value in enumerate(x) if value)
+            # names begin with a letter: with bare numbers for names it hardly learns (measured)
+            text = "| " + " ".join(f"f{j}:{value:.6f}" for j, value in enumerate(x))
             chances = np.cumsum(made.predict(text))
             arm = min(int(np.searchsorted(chances, draws[i] * chances[-1])), R.shape[1] - 1)
             chance = chances[arm] - (chances[arm - 1] if arm else 0.0)
