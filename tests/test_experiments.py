@@ -159,4 +159,5 @@ def test_numbers_in_words() -> None:
     assert formatting.whole(Interval(12.3, nan, nan)) == "12"
     assert formatting.percent(Interval(-0.0004, -0.02, 0.03)) == "0 % [−2, 3]"
     assert formatting.percent(Interval(0.027, 0.01, 0.04), 1, signed=True) == "+2.7 % [+1.0, +4.0]"
+    assert formatting.percent(Interval(0.01, nan, nan), 1, signed=True) == "+1.0 %"
     assert formatting.rate(Interval(nan, nan, nan)) == "–"

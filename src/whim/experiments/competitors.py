@@ -149,8 +149,8 @@ _PAPER = {"window": 100, "threshold": 0.35}
 _FORCED = [
     {"explore": share, "delta": level, "watch": watch}
     for watch in ("reward", "square")
-    for share in (0.02, 0.1)
-    for level in (1e-3, 0.1)
+    for share in (0.02, 0.1, 0.3)
+    for level in (0.1, 0.9)
 ]
 
 

@@ -291,7 +291,7 @@ def _summary(main: SimulationResult) -> str:
 
 _DIFFERENCES = [
     "The paper does not score detection; worlds, measures and competitors are ours.",
-    "Every competitor with a setting has the best of three to eight, by regret in runs with "
+    "Every competitor with a setting has the best of three to twelve, by regret in runs with "
     "other seeds: chosen anew for random users, for one user, for clicks, for slow turns, for "
     "hybrid payoffs and for the front page. The world in which nothing changes uses those "
     "chosen for random users: nobody knows beforehand that nothing will change. The score "
