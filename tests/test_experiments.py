@@ -25,6 +25,7 @@ from whim.experiments import (
     revisit,
     run,
     select,
+    stream_sources,
     synthetic,
     theorem,
     yahoo,
@@ -46,6 +47,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detection, "PERIOD", 100)
     monkeypatch.setattr(power, "HORIZON", 300)
     monkeypatch.setattr(clicks, "QUICK_VISITS", 1000)
+    monkeypatch.setattr(stream_sources, "QUICK_STEPS", 300)
 
 
 def options(tmp_path: Path, **more: object) -> Options:
@@ -78,7 +80,8 @@ def test_every_experiment_tells_what_it_found(name: str, tmp_path: Path) -> None
     for figure in found.figures:
         assert all(len(c.x) == len(c.y) > 0 for c in figure.curves)
     stand_in = "stand-in" in found.warning
-    assert stand_in == (name.startswith(("lastfm", "yahoo")) or name == "beyond/clicks")
+    needs = name.startswith(("lastfm", "yahoo")) or name in ("beyond/clicks", "beyond/streams")
+    assert stand_in == needs
     found.save(tmp_path / "found.json")
     assert ExperimentResult.load(tmp_path / "found.json") == found
 
@@ -156,4 +159,5 @@ def test_numbers_in_words() -> None:
     assert formatting.whole(Interval(12.3, nan, nan)) == "12"
     assert formatting.percent(Interval(-0.0004, -0.02, 0.03)) == "0 % [−2, 3]"
     assert formatting.percent(Interval(0.027, 0.01, 0.04), 1, signed=True) == "+2.7 % [+1.0, +4.0]"
+    assert formatting.percent(Interval(0.01, nan, nan), 1, signed=True) == "+1.0 %"
     assert formatting.rate(Interval(nan, nan, nan)) == "–"

@@ -13,7 +13,7 @@ from whim.cli.options import Json
 if TYPE_CHECKING:
     from whim.logs import Log
 
-_FORMATS = ("r6a", "r6b", "lastfm", "movielens", "open-bandit", "dsjson", "csv", "parquet")
+_FORMATS = ("r6a", "r6b", "lastfm", "movielens", "open-bandit", "dsjson", "csv", "parquet", "npz")
 
 
 def _column(text: str) -> Any:
@@ -44,6 +44,10 @@ def convert(
     logging: Annotated[
         Text,
         typer.Option(help="How arms were chosen: uniform, propensity or full. Default: by format."),
+    ] = None,
+    label: Annotated[
+        Text,
+        _column("The right class, instead of arm and reward: an arm per class, 1 for the right."),
     ] = None,
     arm: Annotated[Text, _column("The arm shown.")] = None,
     reward: Annotated[Text, _column("Its reward.")] = None,
@@ -78,7 +82,8 @@ def convert(
     from whim.logs.readers import format_of
 
     flags: dict[str, Any] = {
-        "logging": logging, "arm": arm, "reward": reward, "time": time, "propensity": propensity,
+        "logging": logging, "label": label, "arm": arm, "reward": reward, "time": time,
+        "propensity": propensity,
         "candidates": candidates, "separator": separator, "items": items, "item_id": item_id,
         "context": _list(context), "item_features": _list(item_features), "seed": seed,
         "arms": arms if arms in ("all", "seen", None) else _list(arms), "n_others": n_others,

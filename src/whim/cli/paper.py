@@ -33,7 +33,8 @@ def paper(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Folder with your copies of Yahoo R6A and HetRec LastFM. Default: $WHIM_DATA."
+            help="Folder with your copies of Yahoo R6A, HetRec LastFM and streams (*.npz). "
+            "Default: $WHIM_DATA."
         ),
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,

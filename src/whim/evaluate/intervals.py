@@ -100,6 +100,18 @@ def _bootstrap(values: F64, statistic: Callable[[F64], F64]) -> Interval:
     return Interval(value, float(low), float(high))
 
 
+def block_interval(values: F64, length: int) -> Interval:
+    """Mean of a series in time, whose neighbours are alike: blocks of ``length`` steps are drawn.
+
+    >>> block_interval(np.array([1.0, 1.0, 4.0, 4.0]), 4)
+    Interval(value=2.5, low=nan, high=nan)
+    """
+    starts = np.arange(0, len(values), length)
+    sums = np.add.reduceat(values, starts)
+    sizes = np.diff([*starts, len(values)])
+    return bootstrap(np.stack([sums, sizes], axis=1), lambda means: means[:, 0] / means[:, 1])
+
+
 def mean_interval(values: F64) -> Interval:
     """Mean over runs.
 

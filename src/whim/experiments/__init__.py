@@ -35,6 +35,7 @@ EXPERIMENTS = {
     "beyond/calibration": ("calibration", "calibration"),
     "beyond/revisit": ("revisit", "revisit"),
     "beyond/groups": ("groups", "groups"),
+    "beyond/streams": ("streams", "streams"),
 }
 
 _SIZES = {"n_features": 2, "n_item_features": 2}
@@ -46,6 +47,7 @@ _FIRST_LOOPS: list[tuple[str, dict[str, Any]]] = [
 _OTHER_LOOPS: list[tuple[str, dict[str, Any]]] = [  # those that take longest to compile first
     ("pslinucb-hybrid", _SIZES),
     ("denband", _ITEM | {"sigma": 0.2, "delta_l": 0.1}),
+    ("adaptive-linucb", _ONE),
     ("pslinucb-groups", _ONE | {"groups": "given"}),
     ("pslinucb-disjoint", _ONE),
     ("pslinucb-disjoint", _ONE | {"revisit": "off"}),

@@ -13,10 +13,12 @@ import whim.policies as whim
 from whim.evaluate import simulate
 from whim.evaluate.simulate import Maker
 from whim.evaluate.tasks import OracleMaker
+from whim.experiments.forced_glr import ForcedGLRMaker
 from whim.experiments.options import Options
 from whim.worlds import World
 
 OURS, PAPERS, ORACLE = "Score test, default", "Paper's test, δ = 0.35", "Oracle"
+FORCED_GLR = "Forced exploration, GLR, restart"
 _WINDOWS = (500, 1000, 2000, 4000)
 _OTHER_SEEDS = 1_000_003  # added to the seed of the runs that are shown
 
@@ -55,6 +57,9 @@ def competitors(case: Case) -> dict[str, Competitor]:
         "Modified PSLinUCB": Competitor(_disjoint(whim.ModifiedPSLinUCB), some["modified"]),
         "M-UCB": Competitor(lambda case, s: whim.MUCB(**s), some["mucb"]),
         "CUSUM-UCB": Competitor(lambda case, s: whim.CUSUMUCB(**s), some["cusum-ucb"]),
+        FORCED_GLR: Competitor(
+            lambda case, s: ForcedGLRMaker(_own(case) | {"clicks": case.clicks} | s), _FORCED
+        ),
     }
     if case.world.n_item_features:
         policies |= _with_features(case)
@@ -141,6 +146,12 @@ def _with_features(case: Case) -> dict[str, Competitor]:
 
 
 _PAPER = {"window": 100, "threshold": 0.35}
+_FORCED = [
+    {"explore": share, "delta": level, "watch": watch}
+    for watch in ("reward", "square")
+    for share in (0.02, 0.1, 0.3)
+    for level in (0.1, 0.9)
+]
 
 
 def _watch(detector: str, watch: str, **settings: Any) -> dict[str, Any]:

@@ -41,6 +41,8 @@ def percent(i: Interval, digits: int = 0, *, signed: bool = False) -> str:
 
 
 def _hundredths(share: float, digits: int, signed: bool) -> str:
+    if math.isnan(share):
+        return "nan"  # without a sign, so that ``between`` knows it
     text = f"{100 * share:{'+' if signed else ''}.{digits}f}"
     zero = not text.strip("+-0.")
     return text.lstrip("+-") if zero else text.replace("-", "−")

@@ -11,6 +11,8 @@ from whim import checks
 # given a title and the number of parts, what to call with the number of parts done
 Stage = Callable[[str, int], Callable[[int], None]]
 
+_READING = ("beyond/clicks", "beyond/streams")  # of those beyond the paper, what uses data
+
 
 def after(advance: Callable[[int], None], before: int) -> Callable[[int], None]:
     """``advance`` for a part of a stage: what was done ``before`` it is added."""
@@ -47,7 +49,7 @@ class Options:
             words.append(f"--runs {self.runs}")
         if self.seed:
             words.append(f"--seed {self.seed}")
-        reads = not experiment.startswith(("synthetic", "beyond")) or experiment == "beyond/clicks"
+        reads = not experiment.startswith(("synthetic", "beyond")) or experiment in _READING
         if self.data is not None and reads:
             words.append("--data DIR")
         return " ".join(words)

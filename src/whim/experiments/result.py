@@ -21,7 +21,7 @@ class Curve:
     """One line of a figure; ``low`` and ``high`` are its 95 % band, empty when it has none.
 
     ``style`` is ``"line"``, ``"points"`` (markers, intervals as bars) or ``"reference"`` (dashed,
-    grey: a slope or a paper's number).
+    grey: a slope or a paper's number). In a figure with rows ``low`` and ``high`` are of x.
     """
 
     label: str
@@ -34,7 +34,11 @@ class Curve:
 
 @dataclass(slots=True)
 class Figure:
-    """One panel: curves over the same axes."""
+    """One panel: curves over the same axes.
+
+    With ``rows`` the y axis has these names, at 0, 1, 2 and so on from the top, and curves are
+    points whose intervals lie along x.
+    """
 
     title: str
     x_label: str
@@ -43,6 +47,7 @@ class Figure:
     x_log: bool = False
     y_log: bool = False
     caption: str = ""
+    rows: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

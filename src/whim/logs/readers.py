@@ -15,11 +15,12 @@ from whim.logs import yahoo
 from whim.logs.columns import Log
 from whim.logs.sources import Source, files_of, names_in
 
-FORMATS = ("r6a", "r6b", "lastfm", "movielens", "open-bandit", "dsjson", "csv", "parquet")
+FORMATS = ("r6a", "r6b", "lastfm", "movielens", "open-bandit", "dsjson", "csv", "parquet", "npz")
 _MODULES = {
     "r6a": "yahoo", "r6b": "yahoo", "lastfm": "lastfm", "movielens": "movielens",
-    "open-bandit": "open_bandit", "dsjson": "dsjson",
+    "open-bandit": "open_bandit", "dsjson": "dsjson", "npz": "labelled",
 }  # fmt: skip
+_TABLES = ("csv", "parquet")
 
 
 def convert(
@@ -36,7 +37,8 @@ def convert(
     options
         What the reader takes: ``overwrite`` and ``progress`` always; see ``yahoo.convert``,
         ``lastfm.convert``, ``movielens.convert``, ``open_bandit.convert``,
-        ``dsjson.convert`` and ``tables.convert``.
+        ``dsjson.convert``, ``tables.convert`` (with ``label``: ``labelled.convert_table``) and
+        ``labelled.convert``.
 
     Examples
     --------
@@ -51,7 +53,7 @@ def convert(
     """
     several = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
     kind = format_of(several) if format is None else choice("format", format, FORMATS)
-    reader, takes_many = _reader(kind)
+    reader, takes_many = _reader(kind, labelled="label" in options)
     if "format" in inspect.signature(reader).parameters:
         options = options | {"format": kind}
     _check_options(kind, reader, options)
@@ -62,8 +64,10 @@ def convert(
     return reader(several[0], path, **options)
 
 
-def _reader(kind: str) -> tuple[Callable[..., Log], bool]:
+def _reader(kind: str, *, labelled: bool) -> tuple[Callable[..., Log], bool]:
     """The function that reads a format, and whether it takes several sources."""
+    if labelled and kind in _TABLES:
+        return importlib.import_module("whim.logs.labelled").convert_table, False
     module = _MODULES.get(kind, "tables")  # imported when needed: most want extras
     convert = importlib.import_module(f"whim.logs.{module}").convert
     return convert, module in ("yahoo", "dsjson")
@@ -76,13 +80,16 @@ def _check_options(kind: str, reader: Callable[..., Log], options: dict[str, Any
         for name, parameter in inspect.signature(reader).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     }
+    table = kind in _TABLES
     for name in options:
         if name not in known:
-            raise InvalidInputError(f"{name} is no option of format {kind}.")
+            labelled = " with label" if table and "label" in options else ""
+            raise InvalidInputError(f"{name} is no option of format {kind}{labelled}.")
     needed = [name for name, parameter in known.items() if parameter.default is parameter.empty]
     missing = [name for name in needed if name not in options]
     if missing:
-        raise InvalidInputError(f"format {kind} needs {', '.join(missing)}.")
+        instead = ", or label" if table else ""
+        raise InvalidInputError(f"format {kind} needs {', '.join(missing)}{instead}.")
 
 
 def format_of(sources: Sequence[Source]) -> str:
@@ -98,8 +105,8 @@ def format_of(sources: Sequence[Source]) -> str:
             first.suffix == ".csv" and (first.parent / "item_context.csv").is_file()
         ):
             return "open-bandit"
-        if first.suffix in (".parquet", ".pq"):
-            return "parquet"
+        if first.suffix in (".parquet", ".pq", ".npz"):
+            return "npz" if first.suffix == ".npz" else "parquet"
         if first.suffix == ".csv" or first.name.endswith(".csv.gz"):
             return "csv"
     if first.name.removesuffix(".gz").endswith((".dsjson", ".json", ".jsonl")):

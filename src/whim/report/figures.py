@@ -32,6 +32,7 @@ _STYLES = ("line", "points", "reference")
 _WIDTH, _HEIGHT = 640, 350  # of a page's SVG, in its own units
 _TEXT = 13  # tick labels; page.css enlarges them to _LARGE in a narrow box
 _LARGE = 18
+_ROW = 44  # height of a row of a figure that has rows
 _FEW = 15  # curves of so few points show them
 _SHOWN = 800  # points of a curve that are drawn: more would not be seen
 _FORMATS = (".pdf", ".png", ".svg")
@@ -54,7 +55,8 @@ def draw(figure: Figure, *, labels: Mapping[str, int] | None = None, bare: bool 
         from matplotlib.figure import Figure as Drawing
 
         labels = slots([figure]) if labels is None else labels
-        size = (_WIDTH / 72, _HEIGHT / 72 if bare else 6.2)
+        height = max(_HEIGHT, 46 + _ROW * len(figure.rows))
+        size = (_WIDTH / 72, height / 72 if bare else 6.2 + (height - _HEIGHT) / 72)
         drawing = Drawing(figsize=size, layout=None if bare else "constrained")
         axes = drawing.add_subplot()
         curves = [_Arrays(curve, figure) for curve in figure.curves]
@@ -66,17 +68,17 @@ def draw(figure: Figure, *, labels: Mapping[str, int] | None = None, bare: bool 
             curve.drop(x=log[0], y=log[1])
         axes.set_xscale("log" if log[0] else "linear")
         axes.set_yscale("log" if log[1] else "linear")
-        limits = _limits(curves, x_log=log[0], y_log=log[1])
+        limits = _limits(curves, x_log=log[0], y_log=log[1], rows=len(figure.rows))
         for curve in curves:
             curve.plot(axes, labels[curve.label], floor=limits[1][0])
-        longest = _axes(axes, curves, limits, log)
+        longest = _axes(axes, curves, limits, log, figure.rows)
         if not curves or not any(np.isfinite(curve.y).any() for curve in curves):
             none = axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center")
             none.set_color(LIGHT["tick"])
         if bare:
             left = 16 + 0.6 * _LARGE * longest
             drawing.subplots_adjust(
-                left=left / _WIDTH, right=1 - 30 / _WIDTH, bottom=34 / _HEIGHT, top=1 - 12 / _HEIGHT
+                left=left / _WIDTH, right=1 - 30 / _WIDTH, bottom=34 / height, top=1 - 12 / height
             )
         else:
             _words(drawing, axes, figure)
@@ -123,6 +125,12 @@ def describe(figure: Figure) -> str:
     >>> describe(Figure("Regret", "step", "regret", [Curve("LinUCB", [0.0, 2.0], [0.0, 9.5])]))
     'Regret: regret against step. LinUCB ends at 9.5.'
     """
+    if figure.rows:
+        return f"{figure.title}: {figure.x_label} in each of {len(figure.rows)} rows: " + "; ".join(
+            f"{curve.label} {number(float(f'{min(curve.x):.4g}'))} to "
+            f"{number(float(f'{max(curve.x):.4g}'))}"
+            for curve in figure.curves
+        ) + "."  # fmt: skip
     words = [f"{figure.title}: {figure.y_label} against {figure.x_label}."]
     for curve in figure.curves:
         ends = [y for y in curve.y if np.isfinite(y)]
@@ -175,6 +183,7 @@ class _Arrays:
         where = f"curve {curve.label!r} of figure {figure.title!r}"
         choice(f"style of {where}", curve.style, _STYLES)
         self.label, self.style, self.marked = curve.label, curve.style, has_markers(curve)
+        self.across = bool(figure.rows)  # intervals along x
         self.x, self.y = np.array(curve.x, np.float64), np.array(curve.y, np.float64)
         self.banded = bool(len(curve.low) or len(curve.high))
         missing = np.full(len(self.x), np.nan)
@@ -210,6 +219,10 @@ class _Arrays:
     def plot(self, axes: Axes, slot: int, *, floor: float) -> None:
         colour = LIGHT[colour_name(slot)]
         x, y = self.x, self.y
+        if self.across:
+            axes.hlines(y, self.low, self.high, color=colour, linewidth=1.5, alpha=0.75)
+            axes.plot(x, y, marker(slot), color=colour, label=self.label)
+            return
         low = np.maximum(self.low, floor)  # a log axis has no place for zero
         if self.style == "points":
             if self.banded:
@@ -233,9 +246,12 @@ class _Arrays:
 
 
 def _limits(
-    curves: list[_Arrays], *, x_log: bool, y_log: bool
+    curves: list[_Arrays], *, x_log: bool, y_log: bool, rows: int
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     nothing: F64 = np.zeros(0)
+    if rows:  # the first on top
+        x = np.concatenate([nothing, *(v for c in curves for v in (c.x, c.low, c.high))])
+        return _span(x, log=x_log, floor=False), (rows - 0.5, -0.5)
     x = np.concatenate([nothing, *(curve.x for curve in curves)])
     y = np.concatenate([nothing, *(v for c in curves for v in (c.y, c.low, c.high))])
     return _span(x, log=x_log, floor=False), _span(y, log=y_log, floor=True)
@@ -262,6 +278,7 @@ def _axes(
     curves: list[_Arrays],
     limits: tuple[tuple[float, float], tuple[float, float]],
     log: list[bool],
+    rows: list[str],
 ) -> int:
     """Limits, ticks and grid; the length of the longest tick label at the side."""
     from matplotlib.ticker import NullLocator
@@ -270,7 +287,7 @@ def _axes(
     axes.set_xlim(limits[0])
     axes.set_ylim(limits[1])
     across = _fitting(limits[0], log=log[0], values=own.tolist() if len(own) < 9 else [])
-    up = ticks(*limits[1], log=log[1])
+    up = (list(range(len(rows))), rows) if rows else ticks(*limits[1], log=log[1])
     for axis, (places, texts) in ((axes.xaxis, across), (axes.yaxis, up)):
         axis.set_minor_locator(NullLocator())
         axis.set_ticks(places, labels=texts)
