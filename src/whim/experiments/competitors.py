@@ -1,7 +1,7 @@
 """The detectors of ``beyond/detection``, and the settings among which each may choose.
 
-The score test is what a user gets who sets nothing. Every competitor with a setting gets the best
-of a small grid, judged by regret on worlds of other seeds than those shown.
+The score test and AdaptiveLinUCB are what a user gets who sets nothing. Every competitor with a
+setting gets the best of a small grid, judged by regret on worlds of other seeds than those shown.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from whim.experiments.options import Options
 from whim.worlds import World
 
 OURS, PAPERS, ORACLE = "Score test, default", "Paper's test, δ = 0.35", "Oracle"
+ADAPTIVE = "AdaptiveLinUCB, default"
 FORCED_GLR = "Forced exploration, GLR, restart"
 _WINDOWS = (500, 1000, 2000, 4000)
 _OTHER_SEEDS = 1_000_003  # added to the seed of the runs that are shown
@@ -49,6 +50,9 @@ def competitors(case: Case) -> dict[str, Competitor]:
     ps, watched = _disjoint(whim.PSLinUCBDisjoint), _disjoint(whim.LinUCBWatched)
     policies = {
         OURS: Competitor(ps, [{}]),
+        ADAPTIVE: Competitor(
+            lambda case, s: whim.AdaptiveLinUCB(n_features=case.world.n_features), [{}]
+        ),
         "Paper's test, δ = 0.025" if case.clicks else PAPERS: Competitor(ps, [papers]),
         "Paper's test, tuned": Competitor(ps, some["mean"]),
         "CUSUM": Competitor(watched, some["cusum"]),

@@ -15,6 +15,7 @@ import numpy as np
 from whim.evaluate import SimulationResult, simulate
 from whim.experiments import formatting as fmt
 from whim.experiments.competitors import (
+    ADAPTIVE,
     FORCED_GLR,
     ORACLE,
     OURS,
@@ -37,7 +38,7 @@ _MAIN = "unit sphere, random users, each arm at its own times"
 _FIXED = "unit sphere, one user, each arm at its own times"
 # in the overview; the rest of them only in the tables of the worlds
 _SHORT = [
-    OURS, PAPERS, "Paper's test, tuned", "CUSUM", "Page-Hinkley", "ADWIN", FORCED_GLR,
+    OURS, ADAPTIVE, PAPERS, "Paper's test, tuned", "CUSUM", "Page-Hinkley", "ADWIN", FORCED_GLR,
     "Sliding window", "LinUCB",
 ]  # fmt: skip
 _AT_RATES = "Score test, four rates"
@@ -275,7 +276,7 @@ def _operating(tried: dict[str, Any], plays: int, oracle: float) -> Figure:
 def _summary(main: SimulationResult) -> str:
     ours = total(main, OURS)
     best = min(
-        (label for label in main.regret if label not in (OURS, ORACLE)),
+        (label for label in main.regret if label not in (OURS, ADAPTIVE, ORACLE)),
         key=lambda label: _regret(main, label),
     )
     oracle = _regret(main, ORACLE)
