@@ -154,6 +154,8 @@ def surprise(
 ) -> float:
     """The χ² value of a gain; the rank of the window, k and ν are its ``freedom``."""
     rank, k, free = freedom
+    if np.ptp(np.concatenate((before.r, window.r))) == 0:  # no noise is seen
+        return tempered(gain / noise, k, free)
     law = law_of(before, window, noise)
     ratio = min(gain / noise, saddlepoint(window, law, gain, noise, rank))
     return tempered(ratio, k, free * law.known)

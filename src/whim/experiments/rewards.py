@@ -20,7 +20,7 @@ from whim.evaluate import Interval, spread
 from whim.experiments import formatting as fmt
 from whim.experiments.calibration import bunching, power_of_ten, ratio_of
 from whim.experiments.options import Options
-from whim.experiments.result import ExperimentResult, Table
+from whim.experiments.result import Curve, ExperimentResult, Figure, Table
 from whim.types import F64
 
 PLAYS = 50_000  # of an arm
@@ -238,7 +238,7 @@ def rewards(options: Options) -> ExperimentResult:
         },
         differences=["Not in the paper, whose δ stands for no rate of false alarms."],
         tables=[_table([case for case, _ in cases], list(expected), ratios)],
-        figures=[],
+        figures=[_figure([case for case, _ in cases], list(expected), ratios)],
         headline=[
             (f"False alarms at most {MOST[LINEAR]:g} times the rate asked for", "–", _share(ratios))
         ],
@@ -298,4 +298,23 @@ def _table(
         caption=f"{FEATURES} features, the first of them 1, the others normal. Not linear: no "
         "coefficients are right for all contexts, and those of some plays are not those of others. "
         "Stream: contexts and labels of a data set in random order, the reward of one class.",
+    )
+
+
+def _figure(
+    cases: list[Case], rates: list[float], ratios: dict[tuple[Case, float], Interval]
+) -> Figure:
+    ends = [0.5, len(cases) + 0.5]
+    curves = [Curve("the rate asked for", ends, [1.0] * 2, style="reference")]
+    for i, rate in enumerate(rates):
+        x = [n + 1 + 0.22 * (i - (len(rates) - 1) / 2) for n in range(len(cases))]
+        rows = [ratios[case, rate] for case in cases]
+        curves.append(fmt.points(f"asked {power_of_ten(rate)}", x, rows))
+    return Figure(
+        title="False alarms by kind of reward",
+        x_label="row of the table",
+        y_label="measured over asked",
+        curves=curves,
+        y_log=True,
+        caption="With 95 % intervals, which allow for alarms that come in pairs.",
     )

@@ -49,10 +49,11 @@ class Noise(NamedTuple):
     """The law of a play's noise: two values, ``gap`` apart, or any (``gap`` is 0).
 
     Two: the upper one comes at a rate that the context decides, ``rate`` on average; of that mean
-    rate each play has at least ``share``. Any: a normal part of weight ``share``; ``far`` residuals that lie far out, each of weight ``each``; and one
-    more, of weight ``last``, as large as any in the window. ``centre`` is the mean of it all,
-    ``scale`` how much larger than elsewhere the noise is in the direction of the change.
-    ``known`` is the share of the residuals that tell of the variance: outliers are few.
+    rate each play has at least ``share``. Any: a normal part of weight ``share``; ``far``
+    residuals that lie far out, each of weight ``each``; and one more, of weight ``last``, as large
+    as any in the window. ``centre`` is the mean of it all, ``scale`` how much larger than
+    elsewhere the noise is in the direction of the change. ``known`` is the share of the residuals
+    that tell of the variance: outliers are few.
     """
 
     gap: float
@@ -106,8 +107,11 @@ def noise_law(window: Plays, before: Plays, fit: Fit) -> Noise:
     if plays >= 0:
         one, other, more, rest = _two_values(before, d, one, other)
         seen, plays = seen + more, plays + rest if rest >= 0 else rest
-    if plays < 0 or math.isnan(other):
+    if plays < 0:
         return _any_values(window, before, fit)
+    if math.isnan(other):  # one value, which shows no noise: normal
+        fit.atoms[0] = 0.0
+        return Noise(0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0, 0.0, 0.0, 0.0, 1.0, 1.0)
     rate = seen / plays
     if other < one:
         one, other, rate = other, one, 1.0 - rate
