@@ -25,9 +25,9 @@ from whim.types import F64
 
 PLAYS = 50_000  # of an arm
 FEATURES = 5
-ALARMS = {1e-3: 100, 1e-4: 100, 1e-5: 20}  # by the rate asked for: expected of a cell
+ALARMS = {1e-3: 100, 1e-4: 100, 1e-5: 20}  # by the requested rate: expected of a cell
 LINEAR, BENT, STREAM = "linear", "not linear", "stream"
-MOST = {LINEAR: 5.0, BENT: math.inf, STREAM: 10.0}  # wished for, measured over asked
+MOST = {LINEAR: 5.0, BENT: math.inf, STREAM: 10.0}  # wished for, measured over requested
 _ARMS = 10  # of a task, at most
 
 Plays = tuple[F64, F64]
@@ -46,7 +46,7 @@ class Task(NamedTuple):
 
     case: Case
     path: Path | None
-    asked: float
+    requested: float
     arms: int
     seed: tuple[int, ...]
 
@@ -73,6 +73,11 @@ def _plain(noise: Callable[[np.random.Generator, int], F64]) -> Maker:
 def _alone(rewards: Callable[[np.random.Generator, int], F64]) -> Maker:
     """One law of the reward, whatever the context."""
     return lambda rng, plays: (_contexts(rng, plays), rewards(rng, plays))
+
+
+def _clicks(rate: float, low: float, high: float) -> Callable[[np.random.Generator, int], F64]:
+    """The upper one of two values comes at one rate."""
+    return lambda rng, n: np.where(rng.random(n) < rate, high, low)
 
 
 def _theta(rng: np.random.Generator) -> F64:
@@ -131,9 +136,9 @@ def _quadratic(rng: np.random.Generator, plays: int) -> Plays:
 
 MAKERS: dict[str, tuple[str, Maker]] = {
     "normal": (LINEAR, _plain(lambda rng, n: rng.normal(size=n))),
-    "clicks at 0.1": (LINEAR, _alone(lambda rng, n: 1.0 * (rng.random(n) < 0.1))),
-    "clicks at 0.03, worth 0.5": (LINEAR, _alone(lambda rng, n: 0.5 * (rng.random(n) < 0.03))),
-    "-1 or +1, at 0.05": (LINEAR, _alone(lambda rng, n: 2.0 * (rng.random(n) < 0.05) - 1)),
+    "clicks at 0.1": (LINEAR, _alone(_clicks(0.1, 0.0, 1.0))),
+    "clicks at 0.03, worth 0.5": (LINEAR, _alone(_clicks(0.03, 0.0, 0.5))),
+    "-1 or +1, at 0.05": (LINEAR, _alone(_clicks(0.05, -1.0, 1.0))),
     "clicks, rates .7 / .3": (LINEAR, _two_rates(0.7, 0.3)),
     "clicks, rates .6 / .1": (LINEAR, _two_rates(0.6, 0.1)),
     "clicks, rates .8 / .2": (LINEAR, _two_rates(0.8, 0.2)),
@@ -167,7 +172,7 @@ def _stand_in(rng: np.random.Generator, plays: int) -> Plays:
     which = rng.integers(4, size=plays)
     X = centres[which] + rng.normal(size=(plays, FEATURES))
     X[:, 0] = 1.0
-    return X, 1.0 * (which % 2)
+    return X, (which % 2).astype(np.float64)
 
 
 def _shuffled(path: Path, rng: np.random.Generator) -> Plays:
@@ -200,14 +205,14 @@ def _alarms(task: Task) -> list[int]:
         else:
             make = _stand_in if task.case.mean == STREAM else MAKERS[task.case.name][1]
             X, r = make(rng, PLAYS)
-        policy = whim.PSLinUCBDisjoint(n_features=X.shape[1], false_alarm=task.asked)
+        policy = whim.PSLinUCBDisjoint(n_features=X.shape[1], false_alarm=task.requested)
         policy.add_arms([0])
         counts.append(len(policy.update_many([0] * PLAYS, X, r)))
     return counts
 
 
 def rewards(options: Options) -> ExperimentResult:
-    """False alarms measured over asked; ``runs`` are the alarms expected of each cell."""
+    """False alarms measured over requested; ``runs`` are the alarms expected of each cell."""
     expected = {1e-3: 20} if options.quick else ALARMS
     if options.runs is not None:
         expected = dict.fromkeys(expected, options.runs)
@@ -221,7 +226,7 @@ def rewards(options: Options) -> ExperimentResult:
     counts = spread(_alarms, tasks, jobs=options.jobs, progress=advance)
     alarms_of = {(case, rate): [0] * 0 for (case, _), rate in product(cases, expected)}
     for task, alarms in zip(tasks, counts, strict=True):
-        alarms_of[task.case, task.asked] += alarms
+        alarms_of[task.case, task.requested] += alarms
     ratios = {
         (case, rate): ratio_of(sum(alarms), len(alarms) * PLAYS * rate, bunching([alarms]))
         for (case, rate), alarms in alarms_of.items()
@@ -240,7 +245,7 @@ def rewards(options: Options) -> ExperimentResult:
         tables=[_table([case for case, _ in cases], list(expected), ratios)],
         figures=[_figure([case for case, _ in cases], list(expected), ratios)],
         headline=[
-            (f"False alarms at most {MOST[LINEAR]:g} times the rate asked for", "–", _share(ratios))
+            (f"False alarms at most {MOST[LINEAR]:g} times the requested rate", "–", _share(ratios))
         ],
     )
 
@@ -277,7 +282,7 @@ def _summary(ratios: dict[tuple[Case, float], Interval]) -> str:
         values = [ratio.value for (case, _), ratio in ratios.items() if case.mean == mean]
         if values:
             parts.append(f"{words} there are {min(values):.2f} to {max(values):.2f} times as many")
-    return "; ".join(parts) + " false alarms as asked for."
+    return "; ".join(parts) + " false alarms as requested."
 
 
 def _share(ratios: dict[tuple[Case, float], Interval]) -> str:
@@ -289,8 +294,8 @@ def _table(
     cases: list[Case], rates: list[float], ratios: dict[tuple[Case, float], Interval]
 ) -> Table:
     return Table(
-        title="False alarms, measured over asked, with 95 % intervals",
-        columns=["rewards", "mean", *(f"asked {power_of_ten(rate)}" for rate in rates)],
+        title="False alarms, measured over requested, with 95 % intervals",
+        columns=["rewards", "mean", *(f"requested {power_of_ten(rate)}" for rate in rates)],
         rows=[
             [case.name, case.mean, *(fmt.fixed(ratios[case, rate]) for rate in rates)]
             for case in cases
@@ -305,15 +310,15 @@ def _figure(
     cases: list[Case], rates: list[float], ratios: dict[tuple[Case, float], Interval]
 ) -> Figure:
     ends = [0.5, len(cases) + 0.5]
-    curves = [Curve("the rate asked for", ends, [1.0] * 2, style="reference")]
+    curves = [Curve("the requested rate", ends, [1.0] * 2, style="reference")]
     for i, rate in enumerate(rates):
         x = [n + 1 + 0.22 * (i - (len(rates) - 1) / 2) for n in range(len(cases))]
         rows = [ratios[case, rate] for case in cases]
-        curves.append(fmt.points(f"asked {power_of_ten(rate)}", x, rows))
+        curves.append(fmt.points(f"requested {power_of_ten(rate)}", x, rows))
     return Figure(
         title="False alarms by kind of reward",
         x_label="row of the table",
-        y_label="measured over asked",
+        y_label="measured over requested",
         curves=curves,
         y_log=True,
         caption="With 95 % intervals, which allow for alarms that come in pairs.",
