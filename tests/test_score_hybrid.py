@@ -83,7 +83,7 @@ class Both:
 @pytest.mark.parametrize("clicks", [False, True])
 def test_equals_stretches_fitted_apart(d: int, m: int, clicks: bool) -> None:
     both = Both(d, m)
-    both.run(1400 if clicks else 700, clicks)
+    both.run(700, clicks)
     assert both.changes >= (1 if clicks else 5)
 
 

@@ -53,9 +53,9 @@ class Law:
 
 
 class TwoValues(Law):
-    """The upper value comes at the rate of the linear model, or at a share of the mean rate."""
+    """The upper value comes at a rate between the mean and the linear model's, cut at the ends."""
 
-    def __init__(self, r: Vector, noise: float) -> None:
+    def __init__(self, r: Vector, means: Vector, noise: float) -> None:
         self.low, self.gap = float(r.min()), float(np.ptp(r))
         self.rate = float(np.mean(r == r.max()))
         self.reach = self.gap
@@ -63,9 +63,12 @@ class TwoValues(Law):
         self.known = min(1.0, 2 * spread / max(1 - 4 * spread, 1e-9))
         self.least = LEAST * min(max(noise / (self.gap**2 * spread), 1 / (len(r) + 1)), 1.0)
         self.step = STEP * (1 - 4 * spread)
+        told = max(self.gap**2 * spread - noise, 0.0)
+        varied = float(np.mean((means - self.low - self.gap * self.rate) ** 2))
+        self.trust = told / varied if told < varied else 1.0
 
     def cumulants(self, means: Vector, s: Vector) -> tuple[Vector, Vector, Vector]:
-        at = (means - self.low) / self.gap
+        at = self.rate + self.trust * ((means - self.low) / self.gap - self.rate)
         p = np.clip(at, self.least * self.rate, 1 - self.least * (1 - self.rate))
         log = np.logaddexp(np.log(1 - p), np.log(p) + s * self.gap)
         up = np.exp(np.log(p) + s * self.gap - log)
@@ -165,7 +168,7 @@ def law_of(before: Stretch, window: Stretch, noise: float) -> Law:
     """Two values, if there are no more."""
     r = np.concatenate((before.r, window.r))
     if len(set(r.tolist())) == 2:
-        return TwoValues(r, noise)
+        return TwoValues(r, np.concatenate((before.means, window.means)), noise)
     return AnyValues(noise, before.pairs, window.pairs)
 
 

@@ -21,12 +21,12 @@ _LEAST = 0.3  # of the mean rate: that of any play, at least, or less if context
 
 
 class Plays(NamedTuple):
-    """``count`` plays from a record on, without those of the arm in slot ``skip``."""
+    """``n`` plays from a record on, without those of the arm in slot ``skip``."""
 
     windows: Windows
     chunk: int
     place: int
-    count: int
+    n: int
     skip: float
 
 
@@ -48,8 +48,9 @@ class Fit(NamedTuple):
 class Noise(NamedTuple):
     """The law of a play's noise: two values, ``gap`` apart, or any (``gap`` is 0).
 
-    Two: the upper one comes at a rate that the context decides, ``rate`` on average; of that mean
-    rate each play has at least ``share``. Any: a normal part of weight ``share``; ``far``
+    Two: the upper one comes at a rate that the context decides, ``rate`` on average; of what the
+    linear model adds to that mean rate for a context, ``trust`` counts, and of the mean rate each
+    play has at least ``share``. Any: a normal part of weight ``share``; ``far``
     residuals that lie far out, each of weight ``each``; and one more, of weight ``last``, as large
     as any in the window. ``centre`` is the mean of it all, ``scale`` how much larger than
     elsewhere the noise is in the direction of the change. ``known`` is the share of the residuals
@@ -59,6 +60,7 @@ class Noise(NamedTuple):
     gap: float
     low: float
     rate: float
+    trust: float
     share: float
     mean: float
     variance: float
@@ -111,7 +113,7 @@ def noise_law(window: Plays, before: Plays, fit: Fit) -> Noise:
         return _any_values(window, before, fit)
     if math.isnan(other):  # one value, which shows no noise: normal
         fit.atoms[0] = 0.0
-        return Noise(0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0, 0.0, 0.0, 0.0, 1.0, 1.0)
+        return Noise(0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0, 0.0, 0.0, 0.0, 1.0, 1.0)
     rate = seen / plays
     if other < one:
         one, other, rate = other, one, 1.0 - rate
@@ -119,7 +121,11 @@ def noise_law(window: Plays, before: Plays, fit: Fit) -> Noise:
     spread = rate * (1.0 - rate)
     known = min(1.0, 2.0 * spread / max(1.0 - 4.0 * spread, 1e-9))
     unsure = min(max(fit.noise / (gap * gap * spread), 1.0 / (plays + 1)), 1.0)
-    return Noise(gap, one, rate, _LEAST * unsure, 0.0, 0.0, 0, 0.0, 0.0, 0.0, 1.0, known)
+    share = _LEAST * unsure
+    squares = _varied(window, fit, one + gap * rate) + _varied(before, fit, one + gap * rate)
+    told = max(gap * gap * spread - fit.noise, 0.0) * plays
+    trust = told / squares if told < squares else 1.0
+    return Noise(gap, one, rate, trust, share, 0.0, 0.0, 0, 0.0, 0.0, 0.0, 1.0, known)
 
 
 @part
@@ -130,7 +136,7 @@ def _two_values(plays: Plays, d: int, one: float, other: float) -> tuple[float, 
     """
     w, c, p = plays.windows, plays.chunk, plays.place
     seen, count = 0, 0
-    for _ in range(plays.count):
+    for _ in range(plays.n):
         x = w.pool[c, p]
         c, p = advance(w, c, p)
         if _skipped(plays, x, d):
@@ -148,11 +154,25 @@ def _two_values(plays: Plays, d: int, one: float, other: float) -> tuple[float, 
 
 
 @part
+def _varied(plays: Plays, fit: Fit, mean: float) -> float:
+    """Sum of the squares by which the linear model's means differ from this one."""
+    w, c, p, d = plays.windows, plays.chunk, plays.place, fit.theta.shape[0]
+    squares = 0.0
+    for _ in range(plays.n):
+        x = w.pool[c, p]
+        c, p = advance(w, c, p)
+        if not _skipped(plays, x, d):
+            more = project(x, fit.theta) - mean
+            squares += more * more
+    return squares
+
+
+@part
 def _slope(plays: Plays, fit: Fit) -> float:
     """What these plays have of the change themselves: the slope of their residuals on a."""
     w, c, p, d, beta = plays.windows, plays.chunk, plays.place, fit.theta.shape[0], fit.beta
     squares, products = 0.0, 0.0
-    for _ in range(plays.count):
+    for _ in range(plays.n):
         x = w.pool[c, p]
         c, p = advance(w, c, p)
         if not _skipped(plays, x, d):
@@ -167,7 +187,7 @@ def _add(plays: Plays, fit: Fit, moved: float, sums: Tally) -> Tally:
     """Add the residuals of some plays, in standard deviations, of a θ that moved along β."""
     w, c, p, d, beta = plays.windows, plays.chunk, plays.place, fit.theta.shape[0], fit.beta
     count, far, mean, variance, second, fourth, along, across = sums
-    for _ in range(plays.count):
+    for _ in range(plays.n):
         x = w.pool[c, p]
         c, p = advance(w, c, p)
         if _skipped(plays, x, d):
@@ -193,7 +213,7 @@ def _outlier(window: Plays, fit: Fit) -> float:
     """The residual that says most for a change, in standard deviations."""
     w, c, p, d, beta = window.windows, window.chunk, window.place, fit.theta.shape[0], fit.beta
     largest, outlier = -1.0, 0.0
-    for _ in range(window.count):
+    for _ in range(window.n):
         x = w.pool[c, p]
         e = x[d] - project(x, fit.theta)
         size = abs(e * project(x, beta))
@@ -226,7 +246,7 @@ def _any_values(window: Plays, before: Plays, fit: Fit) -> Noise:
     centre = share * mean + last * outlier
     for j in range(far):
         centre += each * fit.atoms[j]
-    return Noise(0.0, 0.0, 0.0, share, mean, variance, far, each, last, centre, scale, known)
+    return Noise(0.0, 0.0, 0.0, 0.0, share, mean, variance, far, each, last, centre, scale, known)
 
 
 @part
@@ -235,7 +255,8 @@ def tilted(law: Noise, fit: Fit, mean: float, s: float) -> tuple[float, float, f
     if law.gap == 0.0:
         return _tilted_any(law, fit, s)
     s *= law.gap
-    at = (mean - law.low) / law.gap  # beyond the least and largest rate the noise has a mean
+    at = law.rate + law.trust * ((mean - law.low) / law.gap - law.rate)
+    # beyond the least and largest rate the noise has a mean
     rate = min(max(at, law.share * law.rate), 1.0 - law.share * (1.0 - law.rate))
     if s > 0.0:
         total = rate + (1.0 - rate) * math.exp(-s)

@@ -30,6 +30,8 @@ def surprising(window: Plays, before: Plays, fit: Fit, k: int, free: float) -> f
     d = fit.theta.shape[0]
     _find_direction(fit, d)
     law = noise_law(window, before, fit)
+    if law.share == 1.0:  # all of it normal
+        return tempered(fit.gain / fit.noise, k, free)
     value = min(_saddlepoint(window, fit, law, d), fit.gain / fit.noise)
     return tempered(value, k, free * law.known)
 
@@ -58,7 +60,7 @@ def _saddlepoint(window: Plays, fit: Fit, law: Noise, d: int) -> float:
     w, gain, room, beta = window.windows, fit.gain, fit.room, fit.beta
     squares, largest, spread = 0.0, 0.0, 0.0
     c, p = window.chunk, window.place
-    for _ in range(window.count):
+    for _ in range(window.n):
         x = w.pool[c, p]
         a = project(x, beta)
         squares += a * a
@@ -74,7 +76,7 @@ def _saddlepoint(window: Plays, fit: Fit, law: Noise, d: int) -> float:
     cumulant = 0.5 * normal * t * t
     room[: d * (d + 1) // 2] = 0.0
     c, p = window.chunk, window.place
-    for _ in range(window.count):
+    for _ in range(window.n):
         x = w.pool[c, p]
         mean = project(x, fit.theta)
         log, _, variance = tilted(law, fit, mean, t * project(x, beta))
@@ -117,7 +119,7 @@ def _tilt(window: Plays, fit: Fit, law: Noise, largest: float, normal: float, mo
     for _ in range(50):
         slope, curve = normal * t, normal
         c, p = window.chunk, window.place
-        for _ in range(window.count):
+        for _ in range(window.n):
             x = w.pool[c, p]
             a = project(x, beta)
             _, first, second = tilted(law, fit, project(x, fit.theta), t * a)

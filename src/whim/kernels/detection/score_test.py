@@ -257,7 +257,8 @@ def examine(
 @part
 def price(bounds: F64, rank: int) -> float:
     """What directions that plays alone must teach cost: no more than a change that is found."""
-    return min(PRICE * rank, bounds[0, rank])
+    cost: float = min(PRICE * rank, bounds[0, rank])
+    return cost
 
 
 @part
