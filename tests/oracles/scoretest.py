@@ -47,6 +47,7 @@ class Law:
 
     known: float
     step = 0.0
+    lighter = 0.0
 
     def cumulants(self, means: Vector, s: Vector) -> tuple[Vector, Vector, Vector]:
         raise NotImplementedError
@@ -55,15 +56,17 @@ class Law:
 class TwoValues(Law):
     """The upper value comes at a rate between the mean and the linear model's, cut at the ends."""
 
-    def __init__(self, r: Vector, means: Vector, noise: float) -> None:
+    def __init__(self, r: Vector, means: Vector, whole: float) -> None:
+        """``whole`` is the variance of the residuals of one θ for all plays."""
         self.low, self.gap = float(r.min()), float(np.ptp(r))
         self.rate = float(np.mean(r == r.max()))
         self.reach = self.gap
         spread = self.rate * (1 - self.rate)
         self.known = min(1.0, 2 * spread / max(1 - 4 * spread, 1e-9))
-        self.least = LEAST * min(max(noise / (self.gap**2 * spread), 1 / (len(r) + 1)), 1.0)
+        self.least = LEAST * min(max(whole / (self.gap**2 * spread), 1 / (len(r) + 1)), 1.0)
         self.step = STEP * (1 - 4 * spread)
-        told = max(self.gap**2 * spread - noise, 0.0)
+        self.lighter = LIGHTER * (4 * spread) ** 2
+        told = max(self.gap**2 * spread - whole, 0.0)
         varied = float(np.mean((means - self.low - self.gap * self.rate) ** 2))
         self.trust = told / varied if told < varied else 1.0
 
@@ -159,16 +162,17 @@ def surprise(
     rank, k, free = freedom
     if np.ptp(np.concatenate((before.r, window.r))) == 0:  # no noise is seen
         return tempered(gain / noise, k, free)
-    law = law_of(before, window, noise)
-    ratio = min(gain / noise, saddlepoint(window, law, gain, noise, rank))
-    return tempered(ratio, k, free * law.known)
+    law = law_of(before, window, noise, (free * noise + gain) / (free + k))
+    ratio, value = gain / noise, saddlepoint(window, law, gain, noise, rank)
+    value = min(value, ratio + law.lighter * max(value - ratio, 0.0))
+    return tempered(value, k, free * law.known)
 
 
-def law_of(before: Stretch, window: Stretch, noise: float) -> Law:
+def law_of(before: Stretch, window: Stretch, noise: float, whole: float) -> Law:
     """Two values, if there are no more."""
     r = np.concatenate((before.r, window.r))
     if len(set(r.tolist())) == 2:
-        return TwoValues(r, np.concatenate((before.means, window.means)), noise)
+        return TwoValues(r, np.concatenate((before.means, window.means)), whole)
     return AnyValues(noise, before.pairs, window.pairs)
 
 
@@ -302,4 +306,4 @@ class ScoreTestOracle:
 
 # fitted, as in docs/math.md
 PRICE = 6.0
-STEP, WIDER, LEAST, UNSEEN = 1.0, 0.8, 0.3, 12.0
+STEP, WIDER, LEAST, UNSEEN, LIGHTER = 1.0, 0.8, 0.3, 12.0, 0.5

@@ -103,7 +103,8 @@ def _skipped(plays: Plays, x: F64, d: int) -> bool:
 
 
 @part
-def noise_law(window: Plays, before: Plays, fit: Fit) -> Noise:
+def noise_law(window: Plays, before: Plays, fit: Fit, whole: float) -> Noise:
+    """``whole`` is the variance of the residuals of one θ for all plays."""
     d = fit.theta.shape[0]
     one, other, seen, plays = _two_values(window, d, math.nan, math.nan)
     if plays >= 0:
@@ -120,10 +121,10 @@ def noise_law(window: Plays, before: Plays, fit: Fit) -> Noise:
     gap = other - one
     spread = rate * (1.0 - rate)
     known = min(1.0, 2.0 * spread / max(1.0 - 4.0 * spread, 1e-9))
-    unsure = min(max(fit.noise / (gap * gap * spread), 1.0 / (plays + 1)), 1.0)
+    unsure = min(max(whole / (gap * gap * spread), 1.0 / (plays + 1)), 1.0)
     share = _LEAST * unsure
     squares = _varied(window, fit, one + gap * rate) + _varied(before, fit, one + gap * rate)
-    told = max(gap * gap * spread - fit.noise, 0.0) * plays
+    told = max(gap * gap * spread - whole, 0.0) * plays
     trust = told / squares if told < squares else 1.0
     return Noise(gap, one, rate, trust, share, 0.0, 0.0, 0, 0.0, 0.0, 0.0, 1.0, known)
 

@@ -15,6 +15,7 @@ from whim.types import F64
 
 _STEP = 1.0  # fitted: what rare clicks, which come in steps, fall short by
 _WIDER = 0.8  # fitted: how much of the widening counts
+_LIGHTER = 0.5  # fitted: how much of a tail lighter than the normal one counts, at most
 _STEEPEST = 200.0  # exponent of a tilt
 
 
@@ -29,10 +30,13 @@ def surprising(window: Plays, before: Plays, fit: Fit, k: int, free: float) -> f
     """The χ² value of ``gain``, where the noise is what the residuals show."""
     d = fit.theta.shape[0]
     _find_direction(fit, d)
-    law = noise_law(window, before, fit)
+    law = noise_law(window, before, fit, (free * fit.noise + fit.gain) / (free + k))
     if law.share == 1.0:  # all of it normal
         return tempered(fit.gain / fit.noise, k, free)
-    value = min(_saddlepoint(window, fit, law, d), fit.gain / fit.noise)
+    value, ratio = _saddlepoint(window, fit, law, d), fit.gain / fit.noise
+    if value > ratio:  # a lighter tail than the normal: trusted by half if clicks are even
+        even = 4.0 * law.rate * (1.0 - law.rate) if law.gap > 0.0 else 0.0
+        value = ratio + _LIGHTER * even * even * (value - ratio)
     return tempered(value, k, free * law.known)
 
 
