@@ -47,12 +47,21 @@ def _events(policy: Policy, steps: int, seed: int) -> list[tuple[Any, ...]]:
     return seen
 
 
-def continued(policy: Policy) -> dict[str, Any]:
-    """What a loaded policy does next, and a digest of all that it then holds."""
+def _digest(rows: list[list[str]]) -> str:
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def continued(policy: Policy, same: int | None = None) -> dict[str, Any]:
+    """What a loaded policy does next, and a digest of all that it then holds.
+
+    ``same``: how many decisions are those of the code that saved it, where a test's law has
+    changed since; they have a digest of their own.
+    """
     events = _events(policy, 150, seed=2)
     rows = [[str(part) for part in event] for event in events]
-    return {
-        "decisions": hashlib.sha256(json.dumps(rows).encode()).hexdigest(),
+    before = {} if same is None else {"same": same, "as_saved": _digest(rows[:same])}
+    return before | {
+        "decisions": _digest(rows),
         "first": rows[:3],
         "changes": sum(event[-1] is not None for event in events),
         "state": hashlib.sha256(policy.to_bytes()).hexdigest(),

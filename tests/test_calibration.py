@@ -13,7 +13,7 @@ from whim.experiments import Options, calibration
 
 @pytest.mark.parametrize("alarms", [0, 1, 5, 40, 300])
 def test_intervals_are_those_of_a_poisson_number(alarms: int) -> None:
-    ratio = calibration._ratio(alarms, 20.0, 1.0)
+    ratio = calibration.ratio_of(alarms, 20.0, 1.0)
     low = chi2.ppf(0.025, 2 * alarms) / 2 if alarms else 0.0
     assert ratio.value == alarms / 20
     assert 20 * ratio.low == pytest.approx(low, rel=0.03, abs=0.05)
@@ -24,10 +24,10 @@ def test_alarms_in_pairs_widen_the_interval() -> None:
     rng = np.random.default_rng(1)
     single = [rng.poisson(1.0, size=40).tolist() for _ in range(50)]
     pairs = [(2 * rng.poisson(0.5, size=40)).tolist() for _ in range(50)]
-    assert calibration._bunch(single) == pytest.approx(1, abs=0.1)
-    assert calibration._bunch(pairs) == pytest.approx(2, abs=0.2)
-    assert calibration._bunch([[3], [5]]) == 1.0  # one arm a cell: nothing to tell it from
-    wide, narrow = calibration._ratio(40, 40.0, 2.0), calibration._ratio(40, 40.0, 1.0)
+    assert calibration.bunching(single) == pytest.approx(1, abs=0.1)
+    assert calibration.bunching(pairs) == pytest.approx(2, abs=0.2)
+    assert calibration.bunching([[3], [5]]) == 1.0  # one arm a cell: nothing to tell it from
+    wide, narrow = calibration.ratio_of(40, 40.0, 2.0), calibration.ratio_of(40, 40.0, 1.0)
     assert wide.low < narrow.low < 1 < narrow.high < wide.high
 
 

@@ -23,6 +23,7 @@ from whim.experiments import (
     lastfm,
     power,
     revisit,
+    rewards,
     run,
     select,
     stream_sources,
@@ -43,6 +44,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "QUICK", groups.Size(60, 4, 300))
     monkeypatch.setattr(theorem, "HORIZONS", (400, 800, 1600))
     monkeypatch.setattr(calibration, "PLAYS", 1000)
+    monkeypatch.setattr(rewards, "PLAYS", 1000)
     monkeypatch.setattr(detection, "QUICK_HORIZON", 300)
     monkeypatch.setattr(detection, "PERIOD", 100)
     monkeypatch.setattr(power, "HORIZON", 300)

@@ -9,14 +9,16 @@ import numpy as np
 from scipy.stats import chi2  # type: ignore[import-untyped]
 
 from .scoretest import (
-    PRICE,
     Found,
     Matrix,
+    Plays,
     ScoreTestOracle,
     Vector,
-    clicked,
-    known,
     least_squares,
+    price,
+    stretches,
+    surprise,
+    tempered,
 )
 
 
@@ -83,46 +85,48 @@ class GroupsOracle:
         return float(chi2.isf(min(0.25, self.rate * (n / 4) / len(self.lengths)), k))
 
     def value(
-        self, gain: float, k: int, loss: float, free: float, r: Vector, X: Matrix, moved: Vector,
-        rank: int,
+        self, gain: float, loss: float, r: Vector, freedom: tuple[int, int, float], theta: Vector,
+        before: Plays, window: Plays,
     ) -> tuple[float, float]:  # fmt: skip
-        """χ² value of the gain of the plays in X, and the noise; ``loss`` is that of two models."""
+        """χ² value of the gain of the window, and the noise; ``loss`` is that of two models."""
+        _, k, free = freedom
         if k < 1 or free < max(8, 2 * k) or gain <= 0:
             return 0.0, 0.0
         noise = max(loss, 1e-12 * float(r @ r)) / free
-        ratio = gain / noise
-        if set(r.tolist()) <= {0.0, 1.0}:
-            p = float(r.mean())
-            if p in (0.0, 1.0):
-                return 0.0, 0.0
-            if (free + k / 2 - 1) * np.log1p(ratio / free) < self.bound(len(X), 1):
-                return 0.0, 0.0
-            ratio = clicked(X, moved, gain, noise, p, rank)
-            free *= known(p)
-        return (free + k / 2 - 1) * float(np.log1p(ratio / free)), noise
+        value = tempered(gain / noise, k, free)
+        if value >= self.bound(len(window[1]), 1) + k - 1:
+            value = surprise(*stretches(theta, before, window), gain, noise, freedom)
+        return value, noise
 
-    def split(self, plays: list[Play], mine: set[int]) -> tuple[float, int, float, int, Vector]:
-        """Chow: gain of two models, its degrees of freedom, their loss, a rank, the move."""
+    def cost(self, rank: int) -> float:
+        """What the directions of some plays cost."""
+        return price(self.bound(8, rank), rank) if rank else 0.0
+
+    def split(self, plays: list[Play], mine: set[int]) -> tuple[float, int, float, int]:
+        """Chow: gain of two models, its degrees of freedom, their loss, a rank."""
         X, r = columns(plays, self.d)
         part = np.array([i in mine for i in range(len(plays))], bool)
         whole = least_squares(X, r)
         one, rest = least_squares(X[part], r[part]), least_squares(X[~part], r[~part])
         loss = one.loss + rest.loss
         k = one.rank + rest.rank - whole.rank
-        return whole.loss - loss, k, loss, one.rank, X[part] @ (one.theta - whole.theta)
+        return whole.loss - loss, k, loss, one.rank
 
-    def leaves(self, a: Hashable, plays: list[Play]) -> Found | None:
+    def leaves(self, a: Hashable, plays: list[Play], old: int) -> Found | None:
         """Whether an arm's newest plays differ from its group's others."""
         own = [i for i, p in enumerate(plays) if p.arm == a][-self.lengths[-1] :]
         X, r = columns(plays, self.d)
-        rank = least_squares(X, r).rank
+        whole = least_squares(X, r)
+        window = plays[max(old, len(plays) - 1 - self.lengths[-1]) : -1]
+        others = columns([p for p in window if p.arm != a], self.d)
         best: tuple[float, Found, float] | None = None
         for n in self.lengths:
             if n > len(own) or self.count[a] % (n // 4):
                 continue
-            gain, k, loss, mine, moved = self.split(plays, set(own[-n:]))
-            free = len(r) - rank - k
-            found, noise = self.value(gain, k, loss, free, r, X[own[-n:]], moved, mine)
+            gain, k, loss, rank = self.split(plays, set(own[-n:]))
+            freedom = rank, k, len(r) - whole.rank - k
+            mine = X[own[-n:]], r[own[-n:]]
+            found, noise = self.value(gain, loss, r, freedom, whole.theta, others, mine)
             if k and found >= self.bound(n, k):
                 over = found / self.bound(n, k)
                 if best is None or over > best[0]:
@@ -131,8 +135,8 @@ class GroupsOracle:
             return None
         most, kept = -np.inf, 1
         for m in range(1, len(own) + 1):
-            gain, _, _, rank_own, _ = self.split(plays, set(own[-m:]))
-            worth = gain - PRICE * best[2] * rank_own
+            gain, _, _, rank = self.split(plays, set(own[-m:]))
+            worth = gain - best[2] * self.cost(rank)
             if worth > most + 1e-6 * best[2]:
                 most, kept = worth, m
         return best[1]._replace(kept=kept) if kept >= FEWEST else None
@@ -160,7 +164,7 @@ class GroupsOracle:
         others = {i for i in newest if plays[i].arm != worst}
         if not others:
             return True
-        gain, k, _, _, _ = self.split(plays, others)
+        gain, k, _, _ = self.split(plays, others)
         everything = self.split(plays, set(newest))[0]
         return k > 0 and found * gain / everything >= self.bound(n, k)
 
@@ -178,10 +182,11 @@ class GroupsOracle:
             k = window.rank + before.rank - whole.rank
             free = recent - (whole.rank - old.rank) - k
             loss = before.loss + window.loss - old.loss
-            moved = X[-n:] @ (window.theta - whole.theta)
+            first = max(group.old, len(r) - self.lengths[-1])
             found, noise = self.value(
-                gain, k, loss, free, r[group.old :], X[-n:], moved, window.rank
-            )
+                gain, loss, r[group.old :], (window.rank, k, free), whole.theta,
+                (X[first:-n], r[first:-n]), (X[-n:], r[-n:]),
+            )  # fmt: skip
             if k and found >= self.bound(n, k) and self.broad(group.plays, n, found):
                 over = found / self.bound(n, k)
                 if best is None or over > best[0]:
@@ -191,7 +196,7 @@ class GroupsOracle:
         most, kept = -np.inf, 1
         for m in range(1, min(self.lengths[-1], recent - 1) + 1):
             before, window = least_squares(X[:-m], r[:-m]), least_squares(X[-m:], r[-m:])
-            worth = whole.loss - before.loss - window.loss - PRICE * best[2] * window.rank
+            worth = whole.loss - before.loss - window.loss - best[2] * self.cost(window.rank)
             if worth > most + 1e-6 * best[2]:
                 most, kept = worth, m
         return best[1]._replace(kept=kept)
@@ -204,7 +209,7 @@ class GroupsOracle:
             return None if found is None else ("alone", found)
         group = self.groups[self.home[a]]
         play = Play(a, x, r)
-        found = self.leaves(a, [*group.plays, play])
+        found = self.leaves(a, [*group.plays, play], group.old)
         if found is not None:
             own = [i for i, p in enumerate(group.plays) if p.arm == a]
             mine = own[len(own) - (found.kept - 1) :]

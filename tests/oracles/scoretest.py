@@ -12,6 +12,7 @@ from scipy.stats import chi2  # type: ignore[import-untyped]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+Plays = tuple[Matrix, Vector]
 
 
 class Found(NamedTuple):
@@ -37,42 +38,181 @@ def least_squares(X: Matrix, r: Vector) -> Fit:
     return Fit(theta, float(np.sum((r - X @ theta) ** 2)), int(rank))
 
 
-def saddlepoint(X: Matrix, a: Vector, gain: float, noise: float, rate: float, rank: int) -> float:
-    """What clicks have in place of gain / noise; ``a`` is what the window moved its plays by."""
-    spread = rate * (1 - rate)
-    rest = max(gain - float(a @ a), 0.0) / gain
+class Law:
+    """The noise of a play, as the plays in the buffer show it: the window and those before.
 
-    def tilted(t: float) -> Vector:
-        return np.asarray(1 / (1 + (1 / rate - 1) * np.exp(-t * a)))
+    ``cumulants(means, s)`` has the cumulant function of each play of these means, at its s, and
+    its first two derivatives.
+    """
+
+    known: float
+    step = 0.0
+    lighter = 0.0
+
+    def cumulants(self, means: Vector, s: Vector) -> tuple[Vector, Vector, Vector]:
+        raise NotImplementedError
+
+
+class TwoValues(Law):
+    """The upper value comes at a rate between the mean and the linear model's, cut at the ends."""
+
+    def __init__(self, r: Vector, means: Vector, whole: float) -> None:
+        """``whole`` is the variance of the residuals of one θ for all plays."""
+        self.low, self.gap = float(r.min()), float(np.ptp(r))
+        self.rate = float(np.mean(r == r.max()))
+        self.reach = self.gap
+        spread = self.rate * (1 - self.rate)
+        self.known = min(1.0, 2 * spread / max(1 - 4 * spread, 1e-9))
+        self.least = LEAST * min(max(whole / (self.gap**2 * spread), 1 / (len(r) + 1)), 1.0)
+        self.step = STEP * (1 - 4 * spread)
+        self.lighter = LIGHTER * (4 * spread) ** 2
+        told = max(self.gap**2 * spread - whole, 0.0)
+        varied = float(np.mean((means - self.low - self.gap * self.rate) ** 2))
+        self.trust = told / varied if told < varied else 1.0
+
+    def cumulants(self, means: Vector, s: Vector) -> tuple[Vector, Vector, Vector]:
+        at = self.rate + self.trust * ((means - self.low) / self.gap - self.rate)
+        p = np.clip(at, self.least * self.rate, 1 - self.least * (1 - self.rate))
+        log = np.logaddexp(np.log(1 - p), np.log(p) + s * self.gap)
+        up = np.exp(np.log(p) + s * self.gap - log)
+        return log - s * self.gap * at, self.gap * (up - at), self.gap**2 * up * (1 - up)
+
+
+class AnyValues(Law):
+    """Residuals near 0 as a normal part, those far out as they are, and one more."""
+
+    def __init__(self, noise: float, before: Matrix, window: Matrix) -> None:
+        """Each play is a pair: what the window moved it by, and its residual."""
+        a, e = before.T
+        moved = float(a @ e / (a @ a)) if a @ a > 0 else 0.0
+        own, residuals = window.T
+        e = np.concatenate((e - a * moved, residuals - own)) / np.sqrt(noise)
+        a = np.concatenate((a, own))
+        far = np.flatnonzero(np.abs(e) > 2)[:64]
+        near = np.delete(e, far)
+        second = float(np.mean(e**2))
+        kurtosis = float(np.mean(e**4)) / second**2 if second > 0 else 0.0
+        self.known = min(1.0, 2 / max(kurtosis - 1, 1e-9)) if second > 0 else 1.0
+        scale = np.sqrt(max(1.0, float(a**2 @ e**2) / (float(a @ a) * second))) if second else 1.0
+        self.scale = float(scale * np.sqrt(noise))
+        each = 1 / (len(e) + 1)
+        last = each * np.exp(-UNSEEN * self.known)
+        outlier = residuals[np.argmax(np.abs(own * residuals))] / np.sqrt(noise)
+        self.mean, self.variance = (near.mean(), near.var()) if len(near) else (0.0, 0.0)
+        self.at = np.append(e[far], outlier)
+        self.weights = np.append(np.full(len(far), each), last)
+        self.share = (len(near) + 1) * each - last
+        self.centre = self.share * self.mean + self.weights @ self.at
+        self.reach = max(1.0, float(np.abs(self.at).max())) * self.scale
+
+    def cumulants(self, means: Vector, s: Vector) -> tuple[Vector, Vector, Vector]:
+        s = s[:, None] * self.scale
+        middle = self.mean + s * self.variance
+        logs = np.hstack((s * (self.mean + middle) / 2 + np.log(self.share),
+                          s * self.at + np.log(self.weights)))  # fmt: skip
+        log = np.logaddexp.reduce(logs, axis=1)
+        tilted = np.exp(logs - log[:, None])
+        places = np.hstack((middle, np.broadcast_to(self.at, (len(s), len(self.at)))))
+        first = (tilted * places).sum(1)
+        second = (tilted * (places - first[:, None]) ** 2).sum(1) + tilted[:, 0] * self.variance
+        return (
+            log - s[:, 0] * self.centre, self.scale * (first - self.centre),
+            self.scale**2 * second,
+        )  # fmt: skip
+
+
+class Stretch(NamedTuple):
+    """Plays, what the window moves each by, and their means by the θ of all plays."""
+
+    X: Matrix
+    r: Vector
+    moved: Vector
+    means: Vector
+
+    @property
+    def pairs(self) -> Matrix:
+        """What each is moved by, and its residual."""
+        return np.column_stack((self.moved, self.r - self.means))
+
+
+def first_features(X: Matrix, r: Vector) -> Vector:
+    """Least squares by features that are no combination of those before them."""
+    chosen: list[int] = []
+    for j in range(X.shape[1]):
+        rest = least_squares(X[:, chosen], X[:, j]).loss if chosen else float(X[:, j] @ X[:, j])
+        if rest > 1e-9 * float(X[:, j] @ X[:, j]):
+            chosen.append(j)
+    theta = np.zeros(X.shape[1])
+    theta[chosen] = least_squares(X[:, chosen], r).theta
+    return theta
+
+
+def stretches(theta: Vector, before: Plays, window: Plays) -> tuple[Stretch, Stretch]:
+    """The plays before and those of the window, ``theta`` being that of all plays."""
+    X, r = window
+    beta = first_features(X, r - X @ theta)
+    older, newer = (Stretch(X, r, X @ beta, X @ theta) for X, r in (before, window))
+    return older, newer
+
+
+def surprise(
+    before: Stretch, window: Stretch, gain: float, noise: float, freedom: tuple[int, int, float]
+) -> float:
+    """The χ² value of a gain; the rank of the window, k and ν are its ``freedom``."""
+    rank, k, free = freedom
+    if np.ptp(np.concatenate((before.r, window.r))) == 0:  # no noise is seen
+        return tempered(gain / noise, k, free)
+    law = law_of(before, window, noise, (free * noise + gain) / (free + k))
+    ratio, value = gain / noise, saddlepoint(window, law, gain, noise, rank)
+    value = min(value, ratio + law.lighter * max(value - ratio, 0.0))
+    return tempered(value, k, free * law.known)
+
+
+def law_of(before: Stretch, window: Stretch, noise: float, whole: float) -> Law:
+    """Two values, if there are no more."""
+    r = np.concatenate((before.r, window.r))
+    if len(set(r.tolist())) == 2:
+        return TwoValues(r, np.concatenate((before.means, window.means)), whole)
+    return AnyValues(noise, before.pairs, window.pairs)
+
+
+def saddlepoint(window: Stretch, law: Law, gain: float, noise: float, rank: int) -> float:
+    """What any noise has in place of gain / noise."""
+    a, means = window.moved, window.means
+    spread = float(a**2 @ law.cumulants(means, 0 * a)[2])
+    if not spread > 0:
+        return 0.0
+    more = max(1.0, float(a @ a) * noise / spread)
+    rest = max(gain - float(a @ a), 0.0) / gain
+    normal = rest * gain * noise
 
     def slope(t: float) -> float:
-        return float(noise / spread * a @ (tilted(t) - rate) + rest * gain * noise * t)
+        return float(more * a @ law.cumulants(means, t * a)[1] + normal * t)
 
-    most = 40 / float(np.abs(a).max())
+    if slope(0.0) >= gain:  # less than what is expected of the least rates
+        return 0.0
+    most = 200 / (float(np.abs(a).max()) * law.reach)
     t = most if slope(most) < gain else bisect(lambda t: slope(t) - gain, 0.0, most, maxiter=1000)
-    clicks = np.log1p(rate * np.expm1(t * a)) - t * a * rate
-    w = 2 * (t * gain - float(noise / spread * clicks.sum() + rest * gain * noise * t * t / 2))
+    log, _, variance = law.cumulants(means, t * a)
+    w = 2 * (t * gain - float(more * log.sum() + normal * t * t / 2))
     if w <= 0:
         return 0.0
-    wider = np.maximum(tilted(t) * (1 - tilted(t)) / spread, 1.0)
-    before = np.linalg.svd(X, compute_uv=False)[:rank]
+    wider = np.maximum(variance / law.cumulants(means, 0 * a)[2], 1.0)
+    before = np.linalg.svd(window.X, compute_uv=False)[:rank]
     weights = np.sqrt(rest + (1 - rest) * wider)
-    after = np.linalg.svd(X * weights[:, None], compute_uv=False)[:rank]
-    inner = min(0.0, np.log(t * t * gain * noise / w))
-    return float(w + inner + WIDER * 2 * np.log(after / before).sum())
+    after = np.linalg.svd(window.X * weights[:, None], compute_uv=False)[:rank]
+    inner = min(0.0, np.log(t * t * (more * spread + normal) / w))
+    return max(0.0, float(w + inner + WIDER * 2 * np.log(after / before).sum() + law.step))
 
 
-def clicked(X: Matrix, a: Vector, gain: float, noise: float, rate: float, rank: int) -> float:
-    """The ratio that is compared: in steps, and a lighter tail than the normal counts in part."""
-    spread, ratio = rate * (1 - rate), gain / noise
-    value = max(0.0, saddlepoint(X, a, gain, noise, rate, rank) + STEP * (1 - 4 * spread))
-    return value if value < ratio else ratio + 8 * spread**2 * (value - ratio)
+def tempered(ratio: float, k: int, free: float) -> float:
+    """A χ² value for a ratio whose noise was estimated."""
+    return (free + k / 2 - 1) * float(np.log1p(ratio / free))
 
 
-def known(rate: float) -> float:
-    """The share of the residuals that tell of the noise: rare clicks are few."""
-    spread = rate * (1 - rate)
-    return min(1.0, 2 * spread / max(1 - 4 * spread, 1e-9))
+def price(bound: float, rank: int) -> float:
+    """What ``rank`` directions cost; ``bound`` is that of the shortest length."""
+    return min(PRICE * rank, bound)
 
 
 class ScoreTestOracle:
@@ -122,16 +262,12 @@ class ScoreTestOracle:
         if k < 1 or free < max(8, 2 * k) or gain <= 0:
             return 0.0, 0, 0.0
         noise = max(before.loss + window.loss, 1e-12 * float(r @ r)) / free
-        ratio = gain / noise
-        if set(r.tolist()) <= {0.0, 1.0}:
-            if r.mean() in (0.0, 1.0):
-                return 0.0, 0, 0.0
-            if (free + k / 2 - 1) * np.log1p(ratio / free) < self.bound(n, 1):
-                return 0.0, 0, 0.0
-            moved = X[-n:] @ (window.theta - whole.theta)
-            ratio = clicked(X[-n:], moved, gain, noise, float(r.mean()), window.rank)
-            free *= known(float(r.mean()))
-        return (free + k / 2 - 1) * float(np.log1p(ratio / free)), k, noise
+        value = tempered(gain / noise, k, free)
+        if value < self.bound(n, 1) + k - 1:
+            return value, k, noise
+        oldest = max(len(r) - self.lengths[-1], 0)
+        older, newer = stretches(whole.theta, (X[oldest:-n], r[oldest:-n]), (X[-n:], r[-n:]))
+        return surprise(older, newer, gain, noise, (window.rank, k, free)), k, noise
 
     def kept(self, a: Hashable, noise: float) -> int:
         """Plays since the most likely beginning of the new regime."""
@@ -141,7 +277,8 @@ class ScoreTestOracle:
         for n in range(1, min(self.lengths[-1], len(r) - 1) + 1):
             window = least_squares(X[-n:], r[-n:])
             before = least_squares(X[:-n], r[:-n])
-            value = whole - before.loss - window.loss - PRICE * noise * window.rank
+            cost = price(self.bound(8, window.rank), window.rank) if window.rank else 0.0
+            value = whole - before.loss - window.loss - noise * cost
             if value > best + 1e-6 * noise:
                 best, kept = value, n
         return kept
@@ -169,4 +306,4 @@ class ScoreTestOracle:
 
 # fitted, as in docs/math.md
 PRICE = 6.0
-STEP, WIDER = 1.0, 0.8
+STEP, WIDER, LEAST, UNSEEN, LIGHTER = 1.0, 0.8, 0.3, 12.0, 0.5

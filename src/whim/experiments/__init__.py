@@ -33,6 +33,7 @@ EXPERIMENTS = {
     "beyond/detection": ("detection", "detection"),
     "beyond/clicks": ("clicks", "clicks"),
     "beyond/calibration": ("calibration", "calibration"),
+    "beyond/rewards": ("rewards", "rewards"),
     "beyond/revisit": ("revisit", "revisit"),
     "beyond/groups": ("groups", "groups"),
     "beyond/streams": ("streams", "streams"),
@@ -92,7 +93,7 @@ def compile_loops(options: Options, *, first: bool) -> None:
 
     chosen = _FIRST_LOOPS if first else _OTHER_LOOPS
     tasks = [(policy(name, **params).to_bytes(), ("loop",)) for name, params in chosen]
-    if not first:  # beyond/calibration learns by update_many
+    if not first:  # beyond/calibration and beyond/rewards learn by update_many
         tasks.append((policy("pslinucb-disjoint", **_ONE).to_bytes(), ("batch",)))
     title = "compiling for the first experiment" if first else "compiling for all others"
     advance = options.stage(f"{title} (only once)", len(tasks))

@@ -73,9 +73,9 @@ def calibration(options: Options) -> ExperimentResult:
     alarms_of = {cell: [0] * 0 for cell in product(cases, expected)}
     for task, alarms in zip(tasks, counts, strict=True):
         alarms_of[task.case, task.requested] += alarms
-    bunches = {rate: _bunch([alarms_of[case, rate] for case in cases]) for rate in expected}
+    bunches = {rate: bunching([alarms_of[case, rate] for case in cases]) for rate in expected}
     ratios = {
-        (case, rate): _ratio(sum(alarms), len(alarms) * PLAYS * rate, bunches[rate])
+        (case, rate): ratio_of(sum(alarms), len(alarms) * PLAYS * rate, bunches[rate])
         for (case, rate), alarms in alarms_of.items()
     }
     summary, shares = _summary(ratios)
@@ -158,7 +158,7 @@ def _rewards(case: Case, X: F64, rng: np.random.Generator) -> F64:
     return noisy
 
 
-def _bunch(cells: list[list[int]]) -> float:
+def bunching(cells: list[list[int]]) -> float:
     """How many alarms come at a time: the variance of an arm's number over its mean, at least 1.
 
     After a false alarm the model holds plays that were unlike the rest, and the rest is a
@@ -170,7 +170,7 @@ def _bunch(cells: list[list[int]]) -> float:
     return max(1.0, variance / mean) if spare and mean else 1.0
 
 
-def _ratio(alarms: int, expected: float, bunch: float) -> Interval:
+def ratio_of(alarms: int, expected: float, bunch: float) -> Interval:
     """Measured over requested; a Poisson number of bunches, whose interval is Byar's."""
     n, z = alarms / bunch, 1.96
     low = n * (1 - 1 / (9 * n) - z / (3 * math.sqrt(n))) ** 3 if alarms else 0.0
@@ -200,7 +200,13 @@ def _summary(ratios: Ratios) -> tuple[str, str]:
 def _table(cases: list[Case], rates: list[float], ratios: Ratios) -> Table:
     return Table(
         title="False alarms, measured over requested, with 95 % intervals",
-        columns=["", "d", "contexts", "rewards", *(f"requested {_power(rate)}" for rate in rates)],
+        columns=[
+            "",
+            "d",
+            "contexts",
+            "rewards",
+            *(f"requested {power_of_ten(rate)}" for rate in rates),
+        ],
         rows=[
             [str(case.number), str(case.d), case.contexts, case.rewards]
             + [fmt.fixed(ratios[case, rate]) for rate in rates]
@@ -223,7 +229,7 @@ def _figure(d: int, cases: list[Case], rates: list[float], ratios: Ratios) -> Fi
         shift = 0.22 * (i - (len(rates) - 1) / 2)
         x = [case.number + shift for case in cases]
         rows = [ratios[case, rate] for case in cases]
-        curves.append(fmt.points(f"requested {_power(rate)}", x, rows))
+        curves.append(fmt.points(f"requested {power_of_ten(rate)}", x, rows))
     return Figure(
         title=f"False alarms, d = {d}",
         x_label="row of the table",
@@ -235,10 +241,10 @@ def _figure(d: int, cases: list[Case], rates: list[float], ratios: Ratios) -> Fi
     )
 
 
-def _power(rate: float) -> str:
+def power_of_ten(rate: float) -> str:
     """Such as ``10⁻³``.
 
-    >>> _power(1e-5)
+    >>> power_of_ten(1e-5)
     '10⁻⁵'
     """
     return "10" + f"{round(math.log10(rate))}".translate(

@@ -11,7 +11,8 @@ from whim import checks
 # given a title and the number of parts, what to call with the number of parts done
 Stage = Callable[[str, int], Callable[[int], None]]
 
-_READING = ("beyond/clicks", "beyond/streams")  # of those beyond the paper, what uses data
+# of those beyond the paper, what uses data
+_READING = ("beyond/clicks", "beyond/rewards", "beyond/streams")
 
 
 def after(advance: Callable[[int], None], before: int) -> Callable[[int], None]:

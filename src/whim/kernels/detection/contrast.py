@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from whim.kernels.detection import score_test
-from whim.kernels.detection.null_distribution import Clicks, clicked, tempered
+from whim.kernels.detection.noise import Fit, Plays
+from whim.kernels.detection.null_distribution import surprising, tempered
 from whim.kernels.detection.score_test import ScoreTest
-from whim.kernels.detection.windows import COUNT, Windows, advance, newest
+from whim.kernels.detection.windows import COUNT, HEAD, HEAD_AT, Windows, advance, newest
 from whim.kernels.jit import part
 from whim.kernels.linalg import udu
 from whim.types import F64
@@ -112,7 +113,7 @@ def _small(t: ScoreTest, g: Contrast, w: Windows, slot: int, n: int, least: floa
 
 @part
 def _value(
-    t: ScoreTest, g: Contrast, w: Windows, slot: int, n: int, least: float, gain: float, k: int
+    t: ScoreTest, g: Contrast, window: Plays, before: Plays, least: float, gain: float, k: int
 ) -> tuple[float, float]:
     """The χ² value of T = ``gain``, as ``score_test.examine`` has it, and the noise."""
     totals, d = g.totals, g.side.shape[0]
@@ -123,15 +124,11 @@ def _value(
     if noise <= 0.0:
         return 0.0, 0.0
     value = tempered(gain / noise, k, free)
-    if value < least or totals[BINARY] < totals[PLAYS]:
-        return value, noise
-    if 1.5 * value >= least + (k - 1):
-        rate = totals[SQUARES] / totals[PLAYS]
-        if rate <= 0.0 or rate >= 1.0:
-            return 0.0, noise
+    if value >= least + (k - 1):
         _own_rank(t, g)
-        chunk, place = newest(w, slot, n)
-        value = clicked(Clicks(w, chunk, place, n, gain, noise, rate, t.room), d, k, free)
+        size, end = d * (d + 1) // 2, d * (d + 3) // 2
+        fitted = Fit(gain, noise, t.model[size:end], t.room[size:end], t.room, t.atoms)
+        value = surprising(window, before, fitted, k, free)
     return value, noise
 
 
@@ -144,7 +141,7 @@ def _since(t: ScoreTest, g: Contrast, w: Windows, slot: int, noise: float) -> in
         chunk, place = newest(w, slot, n)
         score_test.gather(w, chunk, place, 1, t.model, g.side.shape[0], g.sums)
         gain, _ = _contrast(t, g)
-        gain -= score_test.PRICE * noise * _own_rank(t, g)
+        gain -= noise * score_test.price(t.bounds, _own_rank(t, g))
         if gain > most + score_test.EQUAL * noise:
             most, kept = gain, n
     return kept
@@ -197,6 +194,8 @@ def differs(
         return 0
     _learn_apart(t, g, models, row, record)
     d, most, noise = g.side.shape[0], 1.0, 0.0
+    counts = models.table[row]
+    others = Plays(models, counts[HEAD], counts[HEAD_AT], counts[COUNT], float(slot))
     for i in range(bounds.shape[0]):
         n = score_test.SHORTEST << i
         if n > held or plays % (n >> 2):
@@ -207,7 +206,8 @@ def differs(
         chunk, place = newest(own, slot, n)
         score_test.gather(own, chunk, place, n, t.model, d, g.sums)
         gain, k = _contrast(t, g)
-        value, level = _value(t, g, own, slot, n, bounds[i, 1], gain, k)
+        window = Plays(own, chunk, place, n, -1.0)
+        value, level = _value(t, g, window, others, bounds[i, 1], gain, k)
         if k > 0 and value >= most * bounds[i, k]:
             most, noise = value / bounds[i, k], level
             verdict[0], verdict[1], verdict[2] = value, bounds[i, k], k

@@ -1,20 +1,22 @@
-"""The score test's statistic where nothing changed: noise that is estimated, and clicks.
+"""The score test's statistic where nothing changed: noise that is estimated, and of any kind.
 
 T over the noise is χ² only if the noise is known and normal. ``tempered`` puts the first right,
-``clicked`` the second (docs/math.md).
+``surprising`` the second (docs/math.md).
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
-from whim.kernels.detection.windows import Windows, advance
+from whim.kernels.detection.noise import Fit, Noise, Plays, noise_law, project, tilted
+from whim.kernels.detection.windows import advance
 from whim.kernels.jit import part
 from whim.types import F64
 
 _STEP = 1.0  # fitted: what rare clicks, which come in steps, fall short by
 _WIDER = 0.8  # fitted: how much of the widening counts
+_LIGHTER = 0.5  # fitted: how much of a tail lighter than the normal one counts, at most
+_STEEPEST = 200.0  # exponent of a tilt
 
 
 @part
@@ -23,121 +25,117 @@ def tempered(statistic: float, k: int, free: float) -> float:
     return (free + 0.5 * k - 1.0) * math.log1p(statistic / free)
 
 
-class Clicks(NamedTuple):
-    """The n newest plays of an arm whose rewards are clicks, from a record on, and their fit.
-
-    ``gain`` is what the window's own θ explains of the ``noise``, ``rate`` the click rate;
-    ``room`` holds the fit.
-    """
-
-    windows: Windows
-    chunk: int
-    place: int
-    n: int
-    gain: float
-    noise: float
-    rate: float
-    room: F64
+@part
+def surprising(window: Plays, before: Plays, fit: Fit, k: int, free: float) -> float:
+    """The χ² value of ``gain``, where the noise is what the residuals show."""
+    d = fit.theta.shape[0]
+    _find_direction(fit, d)
+    law = noise_law(window, before, fit, (free * fit.noise + fit.gain) / (free + k))
+    if law.share == 1.0:  # all of it normal
+        return tempered(fit.gain / fit.noise, k, free)
+    value, ratio = _saddlepoint(window, fit, law, d), fit.gain / fit.noise
+    if value > ratio:  # a lighter tail than the normal: trusted by half if clicks are even
+        even = 4.0 * law.rate * (1.0 - law.rate) if law.gap > 0.0 else 0.0
+        value = ratio + _LIGHTER * even * even * (value - ratio)
+    return tempered(value, k, free * law.known)
 
 
 @part
-def clicked(plays: Clicks, d: int, k: int, free: float) -> float:
-    """The χ² value where rewards are clicks."""
-    even = 4.0 * plays.rate * (1.0 - plays.rate)
-    ratio = plays.gain / plays.noise
-    value = _clicks(plays, d)
-    value = max(0.0, value + _STEP * (1.0 - even))
-    if value > ratio:  # a lighter tail than the normal: trusted by half, rare clicks hardly
-        value = ratio + 0.5 * even * even * (value - ratio)
-    return tempered(value, k, free * min(1.0, 0.5 * even / max(1.0 - even, 1e-9)))
-
-
-@part
-def _clicks(plays: Clicks, d: int) -> float:
-    """What clicks have in place of ``gain / noise``, by the saddlepoint approximation.
-
-    Along the direction β that the window moved in, gain = Σ aᵢεᵢ + what the plays before add,
-    aᵢ = xᵢᵀβ. The former has the cumulants of clicks, the latter those of a normal number, and
-    both together the variance gain · noise. K is the cumulant function of their sum and
-    K'(t) = gain.
-    """
-    w, gain, noise, rate, room = plays.windows, plays.gain, plays.noise, plays.rate, plays.room
-    size = d * (d + 1) // 2
-    beta, pivots = room[size : size + d], room[room.shape[0] - d :]
+def _find_direction(fit: Fit, d: int) -> None:
+    """β, by which the window moved θ, after the factors in ``room``; their pivots at its end."""
+    room, beta = fit.room, fit.beta
+    pivots = room[room.shape[0] - d :]
     for i in range(d - 1, -1, -1):
         k = i * (i + 1) // 2
         pivots[i] = room[k + i]
         for j in range(i):
             if room[j * (j + 3) // 2] > 0.0:
                 beta[j] -= room[k + j] * beta[i]
-    squares, largest = 0.0, 0.0
-    c, p = plays.chunk, plays.place
-    for _ in range(plays.n):
-        a = _along(w.pool[c, p], beta)
+
+
+@part
+def _saddlepoint(window: Plays, fit: Fit, law: Noise, d: int) -> float:
+    """What stands in place of ``gain / noise``, by the saddlepoint approximation.
+
+    Along β, gain = Σ aᵢεᵢ + what the plays before add, aᵢ = xᵢᵀβ. The former has the cumulants of
+    the law, with the variance of the noise at least, the latter those of a normal number. K is the
+    cumulant function of their sum and K'(t) = gain.
+    """
+    w, gain, room, beta = window.windows, fit.gain, fit.room, fit.beta
+    squares, largest, spread = 0.0, 0.0, 0.0
+    c, p = window.chunk, window.place
+    for _ in range(window.n):
+        x = w.pool[c, p]
+        a = project(x, beta)
         squares += a * a
         largest = max(largest, abs(a))
+        spread += a * a * tilted(law, fit, project(x, fit.theta), 0.0)[2]
         c, p = advance(w, c, p)
-    if largest == 0.0:
+    if not spread > 0.0:
         return 0.0
-    t = _tilt(plays, squares, largest, beta)
-    spread = rate * (1.0 - rate)
+    more = max(1.0, squares * fit.noise / spread)
     rest = max(1.0 - squares / gain, 0.0)
-    cumulant = 0.5 * rest * gain * noise * t * t
-    for j in range(size):
-        room[j] = 0.0
-    c, p = plays.chunk, plays.place
-    for _ in range(plays.n):
+    normal = rest * gain * fit.noise
+    t = _tilt(window, fit, law, largest, normal, more)
+    cumulant = 0.5 * normal * t * t
+    room[: d * (d + 1) // 2] = 0.0
+    c, p = window.chunk, window.place
+    for _ in range(window.n):
         x = w.pool[c, p]
-        a = _along(x, beta)
-        grown = math.exp(t * a)
-        mean = 1.0 + rate * (grown - 1.0)
-        cumulant += (math.log(mean) - t * a * rate) * noise / spread
-        share = rest + (1.0 - rest) * max(1.0, grown / (mean * mean))
-        k = 0
-        for i in range(d):
-            weighted = share * x[i]
-            for j in range(i + 1):
-                room[k + j] += weighted * x[j]
-            k += i + 1
+        mean = project(x, fit.theta)
+        log, _, variance = tilted(law, fit, mean, t * project(x, beta))
+        cumulant += more * log
+        variance /= tilted(law, fit, mean, 0.0)[2]
+        _add_square(x, rest + (1.0 - rest) * max(1.0, variance), d, room)
         c, p = advance(w, c, p)
     surprise = 2.0 * (t * gain - cumulant)
     if surprise <= 0.0:
         return 0.0
-    inner = min(0.0, math.log(t * t * gain * noise / surprise))
-    return surprise + inner + _WIDER * _widened(d, pivots, room)
+    inner = min(0.0, math.log(t * t * (more * spread + normal) / surprise))
+    step = _STEP * (1.0 - 4.0 * law.rate * (1.0 - law.rate)) if law.gap > 0.0 else 0.0
+    pivots = room[room.shape[0] - d :]
+    return max(surprise + inner + _WIDER * _widened(d, pivots, room) + step, 0.0)
 
 
 @part
-def _along(x: F64, beta: F64) -> float:
-    a = 0.0
-    for j in range(beta.shape[0]):
-        a += x[j] * beta[j]
-    return a
+def _add_square(x: F64, weight: float, d: int, room: F64) -> None:
+    """Add weight · x xᵀ, packed by rows."""
+    k = 0
+    for i in range(d):
+        weighted = weight * x[i]
+        for j in range(i + 1):
+            room[k + j] += weighted * x[j]
+        k += i + 1
 
 
 @part
-def _tilt(plays: Clicks, squares: float, largest: float, beta: F64) -> float:
-    """The root of K'(t) = gain, or 40 / largest if that is less, by Newton's rule for ln K'."""
-    w, gain, noise, rate = plays.windows, plays.gain, plays.noise, plays.rate
-    rest = noise * max(gain - squares, 0.0)
-    high = 40.0 / largest
-    low = t = min(math.log1p(largest / noise) / largest, high)  # Poisson jumps, all the largest
+def _tilt(window: Plays, fit: Fit, law: Noise, largest: float, normal: float, more: float) -> float:
+    """The root of K'(t) = gain, or the steepest tilt, by Newton's rule for ln K'."""
+    w, gain, beta = window.windows, fit.gain, fit.beta
+    reach = law.gap
+    if law.gap == 0.0:
+        reach = 1.0
+        for j in range(law.far + 1):
+            reach = max(reach, abs(fit.atoms[j]))
+        reach *= law.scale * math.sqrt(fit.noise)
+    low, high = 0.0, _STEEPEST / (largest * reach)
+    t = min(1.0 / fit.noise, 0.5 * high)
     for _ in range(50):
-        slope, curve = rest * t, rest
-        c, p = plays.chunk, plays.place
-        for _ in range(plays.n):
-            a = _along(w.pool[c, p], beta)
-            grown = math.exp(t * a)
-            mean = 1.0 + rate * (grown - 1.0)
-            slope += noise * a * (grown - 1.0) / mean
-            curve += noise * a * a * grown / (mean * mean)
+        slope, curve = normal * t, normal
+        c, p = window.chunk, window.place
+        for _ in range(window.n):
+            x = w.pool[c, p]
+            a = project(x, beta)
+            _, first, second = tilted(law, fit, project(x, fit.theta), t * a)
+            slope += more * a * first
+            curve += more * a * a * second
             c, p = advance(w, c, p)
         if slope < gain:
             low = t
         else:
             high = t
         before = t
-        t += slope / curve * math.log(gain / slope) if curve > 0.0 else high
+        t = t + slope / curve * math.log(gain / slope) if curve > 0.0 and slope > 0.0 else high
         if not low < t < high:
             t = 0.5 * (low + high)
         if abs(t - before) <= 1e-4 * before:

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whim.kernels.detection import revisit, windows
-from whim.kernels.detection.null_distribution import Clicks, clicked, tempered
+from whim.kernels.detection.noise import Fit, Plays
+from whim.kernels.detection.null_distribution import surprising, tempered
 from whim.kernels.detection.windows import COUNT, Windows, advance, newest
 from whim.kernels.jit import bind, part, splice
 from whim.kernels.linalg import udu
@@ -28,7 +29,7 @@ from whim.kernels.status import CHANGED, GROW, NO_CHANGE, TEST
 from whim.types import F64
 
 # columns of the windows' table after those of the window: since the restart, plays, residuals
-# that exist, and plays with a reward of 0 or 1
+# that exist, and plays with a reward of 0 or 1, which nothing reads but is stored
 PLAYS, FREE, BINARY, TABLE = range(windows.ENDS, windows.ENDS + 4)
 
 SHORTEST = 8  # plays in the shortest window
@@ -38,7 +39,7 @@ _FAINT = 1e2  # the least leverage of a new direction: 1e-5 of the first |x|
 _STILL = 0.5  # of the variance that was left: less is found in any direction that was seen
 _SINGULAR = 1e-9  # a pivot that is rounding, relative to its diagonal
 LEAST_FREE = 8  # residuals that the noise must be known from, or 2k
-PRICE = 6.0  # see began
+PRICE = 6.0  # see price
 EQUAL = 1e-6  # variances: equal but for rounding
 ROUNDING = 1e-12  # of a mean square: the noise that arithmetic itself makes
 
@@ -50,7 +51,7 @@ class ScoreTest(NamedTuple):
     degrees of freedom. ``flat`` has per arm a model of its plays without a ridge to speak of,
     whose residuals owe nothing to a prior, then the sum of its squared residuals and of r².
     ``report`` takes a change: θ before, θ after, and the statistic, its bound, its degrees of
-    freedom and the plays since. ``room``, ``model`` and ``w`` are scratch.
+    freedom and the plays since. ``room``, ``model``, ``w`` and ``atoms`` are scratch.
     """
 
     bounds: F64
@@ -59,6 +60,7 @@ class ScoreTest(NamedTuple):
     room: F64
     model: F64
     w: F64
+    atoms: F64
 
 
 def room_size(d: int) -> int:
@@ -244,23 +246,26 @@ def examine(
         return 0.0, 0, n
     room[at] = noise
     value = tempered(gain / noise, k, free)
-    if value < least or counts[BINARY] < counts[PLAYS]:
-        return value, k, n
-    # the bound of k lies k - 1 or more above that of 1; clicks add less than half
-    if 1.5 * value >= least + (k - 1):
-        rate = flat[at + 1] / counts[PLAYS]
-        if rate <= 0.0 or rate >= 1.0:  # all rewards are equal
-            return 0.0, 0, n
-        value = clicked(Clicks(w, chunk, place, n, gain, noise, rate, room), d, k, free)
+    if value >= least + (k - 1):  # the bound of k lies k - 1 or more above that of 1
+        window = Plays(w, chunk, place, n, -1.0)
+        before = Plays(w, counts[windows.HEAD], counts[windows.HEAD_AT], counts[COUNT] - n, -1.0)
+        fitted = Fit(gain, noise, flat[size:at], room[size:at], room, t.atoms)
+        value = surprising(window, before, fitted, k, free)
     return value, k, n
+
+
+@part
+def price(bounds: F64, rank: int) -> float:
+    """What directions that plays alone must teach cost: no more than a change that is found."""
+    cost: float = min(PRICE * rank, bounds[0, rank])
+    return cost
 
 
 @part
 def began(t: ScoreTest, w: Windows, row: int, noise: float) -> int:
     """How many of the newest plays are of the new regime, most likely: the largest T.
 
-    Each direction that they alone must teach costs ``PRICE`` variances: a play that brings one
-    is explained for nothing, whichever regime it is of.
+    Directions have their ``price``: a play that brings one is explained for nothing.
     """
     d = t.bounds.shape[1] - 1
     for j in range(t.model.shape[0]):
@@ -271,8 +276,9 @@ def began(t: ScoreTest, w: Windows, row: int, noise: float) -> int:
         record = w.pool[chunk, place]
         square = residual(t.model, record[:d], record[d], rank, t.w)
         if square < 0.0:
+            square = noise * (price(t.bounds, rank + 1) - price(t.bounds, rank))
             rank += 1
-        gain += max(record[d + 1], 0.0) - (square if square >= 0.0 else PRICE * noise)
+        gain += max(record[d + 1], 0.0) - square
         if gain > most + EQUAL * noise:
             most, kept = gain, n
     return kept

@@ -275,7 +275,7 @@ def finish(state: State, step: int, slot: int) -> int:
         if kept > 0:
             _restart(state, row, kept)
         return CHANGED if kept > 0 else NO_CHANGE
-    both = ScoreTest(state.shared, t.flat, t.report, t.room, t.model, t.w)
+    both = ScoreTest(state.shared, t.flat, t.report, t.room, t.model, t.w, t.atoms)
     queue = Windows(arms.ends, w.pool, w.links)
     record = w.pool[arms.ends[slot, TAIL], arms.ends[slot, TAIL_AT] - 1]
     kept = contrast.differs(both, g, w, queue, row, slot, arms.played[slot], record)

@@ -10,7 +10,7 @@ from whim import checks
 from whim.detectors import MeanResidual, ScoreTest
 from whim.detectors.score_test import chi2_tail
 from whim.errors import InvalidInputError
-from whim.kernels.detection import mean_residual, revisit, score_test
+from whim.kernels.detection import mean_residual, noise, revisit, score_test
 from whim.kernels.linalg import udu
 from whim.policies.base.compiled import CompiledPolicy
 from whim.policies.base.windows import RowWindows
@@ -62,7 +62,8 @@ class Reporting(CompiledPolicy):
 def score_state(test: ScoreTest, p: int, flat: F64, report: F64) -> score_test.ScoreTest:
     """The score test's state over p numbers, with scratch of its own."""
     room, model = np.zeros(score_test.room_size(p)), udu.prior(p, 1.0, more=2)
-    return score_test.ScoreTest(test.bounds(p), flat, report, room, model, np.zeros(p))
+    atoms = np.zeros(noise.FAR + 1)
+    return score_test.ScoreTest(test.bounds(p), flat, report, room, model, np.zeros(p), atoms)
 
 
 class Detecting(RowWindows, Reporting):
