@@ -314,8 +314,7 @@ def changed(t: ScoreTest, w: Windows, row: int) -> int:
     at = d * (d + 3) // 2
     for j in range(at + 1, room.shape[0]):
         room[j] = 0.0
-    noise, gathered = 0.0, 0
-    reached = False
+    noise, gathered, reached = 0.0, 0, False
     for i in range(t.bounds.shape[0]):
         n = SHORTEST << i
         if n >= plays or plays % (n >> 2):
