@@ -355,6 +355,24 @@ def test_an_interrupt_in_the_first_seconds_is_one_line(seconds: float) -> None:
     assert (process.returncode, out, error) == (130, "", "\nwhim: interrupted\n")
 
 
+def test_an_interrupt_that_a_package_takes_for_a_failed_import_is_one_line() -> None:
+    """As NumPy does where it imports datetime."""
+    code = """
+import importlib.abc, os, signal, sys
+class Interrupted(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "numpy":
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                raise ImportError("could not import module datetime")
+sys.meta_path.insert(0, Interrupted())
+import whim_command; whim_command.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\nwhim: interrupted\n")
+
+
 def test_an_interrupt_on_a_terminal_leaves_it_clean() -> None:
     """The bar is wiped and the cursor shown again."""
     ours, theirs = pty.openpty()

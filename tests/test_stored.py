@@ -1,4 +1,7 @@
-"""Logs and results written by whim 0.1.0, before its kernels were rewritten: read, and equal."""
+"""Logs and results written by whim 0.1.0, before its kernels were rewritten: read, and equal.
+
+The score test's statistics and regret are those since it was mended for rewards of any kind.
+"""
 
 from __future__ import annotations
 

@@ -97,9 +97,9 @@ def warm(
 
 
 def _model(policy: Any) -> str:
-    """The file of its kernels; hybrids have two that share most."""
+    """The file that its decisions are in."""
     inner = getattr(policy, "policy", policy)
-    return str(inner._kernels.module).removeprefix("ps_") if hasattr(inner, "_kernels") else ""
+    return str(inner._kernels._score.__module__) if hasattr(inner, "_kernels") else ""
 
 
 def warm_task(task: tuple[list[bytes], tuple[str, ...]]) -> None:

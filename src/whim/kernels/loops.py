@@ -209,11 +209,6 @@ class Kernels:
         """Whether ``learn`` may return TEST."""
         return self._finish is not None
 
-    @property
-    def module(self) -> str:
-        """The last part of the name of the model's file."""
-        return self._score.__module__.rpartition(".")[2]
-
     def __repr__(self) -> str:
         return f"Kernels({self.name!r})"
 
