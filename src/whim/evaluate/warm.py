@@ -97,9 +97,9 @@ def warm(
 
 
 def _model(policy: Any) -> str:
-    """The file that its decisions are in."""
-    inner = getattr(policy, "policy", policy)
-    return str(inner._kernels._score.__module__) if hasattr(inner, "_kernels") else ""
+    """The file that its decisions are in; hybrids have two that share most."""
+    kernels = getattr(getattr(policy, "policy", policy), "_kernels", None)
+    return "" if kernels is None else str(kernels._score.__module__).replace("ps_", "")
 
 
 def warm_task(task: tuple[list[bytes], tuple[str, ...]]) -> None:
