@@ -131,7 +131,7 @@ def test_what_is_no_archive(tmp_path: Path) -> None:
 
 
 def test_rewards_are_those_of_live_calls() -> None:
-    stream = Stream("recurring laws", kind="recurring laws", steps=300, seed=1)
+    stream = Stream("recurring interests", kind="recurring interests", steps=300, seed=1)
     task = Task(stream, True, 1, 0, LINUCB, {"alpha": 0.3})
     found = stream_rivals.earned(task)
     X, R = arranged(stream, shuffled=True, order=1, seed=0)

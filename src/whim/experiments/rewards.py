@@ -275,14 +275,14 @@ def _tasks(
 def _summary(ratios: dict[tuple[Case, float], Interval]) -> str:
     parts = []
     for mean, words in (
-        (LINEAR, "Where the mean is linear in the context"),
+        (LINEAR, "where the mean is linear in the context"),
         (STREAM, "on streams in random order"),
         (BENT, "where the mean is plainly not linear"),
     ):
         values = [ratio.value for (case, _), ratio in ratios.items() if case.mean == mean]
         if values:
-            parts.append(f"{words} there are {min(values):.2f} to {max(values):.2f} times as many")
-    return "; ".join(parts) + " false alarms as requested."
+            parts.append(f"{min(values):.2f} to {max(values):.2f} {words}")
+    return f"False alarms, measured over requested: {'; '.join(parts)}."
 
 
 def _share(ratios: dict[tuple[Case, float], Interval]) -> str:

@@ -133,7 +133,7 @@ def _objects(rng: np.random.Generator, n: int) -> tuple[F64, I64]:
 KINDS: dict[str, Callable[[np.random.Generator, int], tuple[F64, I64]]] = {
     "classes swap": _swap,
     "gradual turn": _turning(720.0),
-    "recurring laws": _recurring,
+    "recurring interests": _recurring,
     "mild drift": _turning(30.0),
     "nothing changes": _turning(0.0),
     "objects in turn": _objects,
