@@ -131,12 +131,12 @@ def test_exact_after_many_plays() -> None:
     policy = whim.AdaptiveLinUCB(n_features=d)
     policy.add_arms(["a"])
     assert policy.update_many(["a"] * n, X, r) == []
-    at = policy._models.shape[2] - d - 1
+    at = policy._models.shape[1] - d - 1
     phi = np.column_stack([X, np.zeros(n)])
     precision, centre = policy._anchor[0, 2], policy._anchor[0, 1]
     A = np.diag(precision) + phi.T @ phi
     exact = np.linalg.solve(A, precision * centre + phi.T @ r)
-    np.testing.assert_allclose(policy._models[0, -1, at:], exact, atol=1e-9)
+    np.testing.assert_allclose(policy._models[0, at:, 0], exact, atol=1e-9)
 
 
 def test_a_third_value_is_learnt_from_the_kept_plays() -> None:
