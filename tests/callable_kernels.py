@@ -8,9 +8,9 @@ from whim.kernels.linalg import elementary, lanes, ldl, packed, udu, vectors
 from whim.kernels.linalg.f64x4 import load, store
 
 __all__ = [
-    "best_packed", "cross_sums", "dot", "downdate", "exp4", "fallen4", "kron", "ldl_add", "ldl_quad", "ldl_solve",
-    "learn", "log4", "pack4", "predict", "quad", "rank_one", "residual", "rows", "sigmoid4", "solve", "squares",
-    "times", "wide_quad", "wide_rank_one",
+    "best_packed", "cross_sums", "dot", "downdate", "exp4", "fallen4", "kron", "ldl_add",
+    "ldl_quad", "ldl_solve", "learn", "log4", "pack4", "predict", "quad", "rank_one", "residual",
+    "rows", "sigmoid4", "solve", "squares", "times", "wide_quad", "wide_rank_one",
 ]  # fmt: skip
 
 

@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 
 from tests.callable_kernels import (
-    dot, exp4, fallen4, learn, log4, quad, rows, sigmoid4, wide_quad, wide_rank_one,
-)  # fmt: skip
+    dot,
+    exp4,
+    fallen4,
+    learn,
+    log4,
+    quad,
+    rows,
+    sigmoid4,
+    wide_quad,
+    wide_rank_one,
+)
 from whim.kernels.linalg import udu
 
 RNG = np.random.default_rng(0)

@@ -145,8 +145,6 @@ class AdaptiveLinUCB(Reporting):
         self._beginnings = checks.integer("beginnings", beginnings, 2)
         super().__init__(n_features=d, seed=seed, ties=ties)
         self._p = d + 1
-        if self._p < udu.SHORT:
-            self._unused = ("VECTORS",)
         rows = parts.arm_rows(self._p, self._beginnings)
         shared = parts.shared_arrays(self._p)
         self._arm_fields, self._shared_fields = list(rows), list(shared)

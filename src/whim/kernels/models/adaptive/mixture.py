@@ -79,7 +79,7 @@ def weigh(state: State, slot: int, play: Play) -> None:
     """Weights after the play in each jump world, and the evidence of every world."""
     room, logs = state.scratch.room, state.scratch.logs
     known = not play.first and state.shared.sums[ALL_FREE] >= ENOUGH
-    one, most, least = splat(1.0, 1), splat(0.99, 1), splat(_LEAST, 1)
+    most, least = splat(0.99, 1), splat(_LEAST, 1)
     gap = splat(2.0 / state.settings.arms * play.gap if known else 0.0, 1)
     for h in range(0, _HAZARDS, 4):
         jump = elementary.fallen(load(HAZARDS, h, 1) * gap)

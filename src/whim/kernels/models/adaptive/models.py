@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from whim.kernels.jit import inline, part
-from whim.kernels.linalg import columns, elementary, udu
+from whim.kernels.linalg import columns, elementary
 from whim.kernels.linalg.f64x4 import load, root, splat, store
 from whim.kernels.models.adaptive.score import BACK, PROBIT, clicking, variance_of
 from whim.kernels.models.adaptive.state import (
@@ -38,6 +38,7 @@ from whim.types import F64
 _FLOOR = 0.3  # the least variance of EVER's prior, of what one play in each direction leaves
 _MOVED = 0.25  # a prior that has moved by less, in its own scale, is left
 _TIMES = math.exp(_MOVED)
+_STEPS_BY = 0.1  # the least share of a precision that one step may leave
 _LOGITS = 4.0  # variance of a logit near 0, per play
 _SURPRISE = 0.01  # a click that is not the context's: weight of the overall rate
 _WILD, _WIDTH = 0.02, 5.0  # share and width of rewards that are far from normal
@@ -96,46 +97,44 @@ def set_anchor(state: State, slot: int) -> None:
         anchor[CENTRE, j] = prior[MEAN, j]
 
 
-@part
-def _shift(rare: F64, p: int, j: int, by: float, weighted: float) -> None:
-    """Add ``by`` to the precision of coefficient j and ``weighted`` to precision times mean.
+@inline
+def _shift(state: State, slot: int, by: tuple[float, float], weighted: tuple[float, float]) -> None:
+    """Add to the precision of one coefficient and to precision times mean: EVER's, and all others'.
 
-    Of the model in the first row of ``rare``: one rank-one step, after which the coefficients move
-    along column j of the new inverse.
+    One rank-one step along the axis, after which the coefficients move with its column of the new
+    inverse.
     """
-    row, e, w, v = rare[0], rare[1, :p], rare[2, :p], rare[3, :p]
-    at = p * (p + 1) // 2
-    for i in range(p):
-        e[i] = 0.0
-    e[j] = 1.0
-    gain = weighted - by * row[at + j]
-    if by > 0.0:
-        gain /= udu.rank_one(row, e, by, w)
-    elif by < 0.0:
-        size = math.sqrt(-by)
-        e[j] = size
-        gain /= size * udu.downdate(row, e, w, v)
-    else:
-        udu.times(row, e, w)
-    for i in range(p):
-        row[at + i] += w[i] * gain
+    table, scratch, room = state.arms.models[slot], state.scratch, state.scratch.room
+    n, one = room.shape[1], splat(1.0, 1)
+    columns.forms(table, scratch.axis, scratch.values, room[EXPECTED], room[UNSURE])
+    for i in range(table.shape[1]):
+        room[GAIN, i] = by[0] if i == EVER else by[1]
+        room[STEP, i] = weighted[0] if i == EVER else weighted[1]
+    for c in range(0, table.shape[1], 4):
+        gain, mean = load(room, GAIN * n + c, 1), load(room, EXPECTED * n + c, 1)
+        step = load(room, STEP * n + c, 1) - gain * mean
+        store(room, STEP * n + c, step / (one + gain * load(room, UNSURE * n + c, 1)))
+    columns.learn(table, scratch.values, room[GAIN], room[STEP], scratch.pulls)
 
 
 @part
 def move_prior(state: State, slot: int) -> None:
     """Let an arm's models start from the prior as it is now, with the plays they have learnt."""
-    arms, rare = state.arms, state.scratch.rare
-    old, prior = arms.anchor[slot], state.shared.prior
+    old, prior, axis = state.arms.anchor[slot], state.shared.prior, state.scratch.axis
     noise, least = targets(state, slot)
-    for i in range(arms.clock[slot, COUNT] + 1):
-        columns.take(arms.models[slot], i, rare[0])
-        for j in range(prior.shape[1]):
-            variance = prior[VARIANCE, j]
-            now = noise / (max(variance, least) if i == EVER else variance)
-            before = old[EVER_PRECISION, j] if i == EVER else old[PRECISION, j]
-            weighted = now * prior[MEAN, j] - before * old[CENTRE, j]
-            _shift(rare, prior.shape[1], j, now - before, weighted)
-        columns.put(arms.models[slot], i, rare[0])
+    for j in range(prior.shape[1]):
+        variance, mean = prior[VARIANCE, j], prior[MEAN, j]
+        ever, others = old[EVER_PRECISION, j], old[PRECISION, j]
+        ever_end, end = noise / max(variance, least), noise / variance
+        moved = ever_end * mean - ever * old[CENTRE, j], end * mean - others * old[CENTRE, j]
+        axis[j] = 1.0
+        while True:  # what is taken away goes in steps, each of which leaves most digits
+            ever_to, to = max(ever_end, _STEPS_BY * ever), max(end, _STEPS_BY * others)
+            _shift(state, slot, (ever_to - ever, to - others), moved)
+            ever, others, moved = ever_to, to, (0.0, 0.0)
+            if ever == ever_end and others == end:
+                break
+        axis[j] = 0.0
     set_anchor(state, slot)
 
 
@@ -233,27 +232,19 @@ def _forget(state: State, play: Play, slot: int) -> None:
 @inline
 def learn_all(state: State, play: Play, slot: int) -> None:
     """A play to all models of an arm; what each said of it is left in the room."""
-    arms, scratch = state.arms, state.scratch
-    room, count, last = scratch.room, arms.clock[slot, COUNT], arms.models.shape[2]
-    n = room.shape[1]
+    scratch, room, phi = state.scratch, state.scratch.room, state.scratch.phi
+    table, drifts = state.arms.models[slot], state.arms.drifts[slot]
+    last, n = table.shape[1], room.shape[1]
     _forget(state, play, slot)
-    for c in range(0, last, 4):
-        mean, square = columns.forms(arms.models[slot], c, last, scratch.phi, scratch.values)
-        store(room, EXPECTED * n + c, mean)
-        store(room, UNSURE * n + c, square)
-    mean, square = columns.full_forms(arms.drifts[slot], scratch.phi, scratch.lines)
-    store(room, EXPECTED * n + last, mean)
-    store(room, UNSURE * n + last, square)
+    columns.forms(table, phi, scratch.values, room[EXPECTED], room[UNSURE])
+    columns.full_forms(drifts, phi, scratch.lines, room[EXPECTED, last:], room[UNSURE, last:])
     for c in range(0, n, 4):
         if play.clicks:
             _say_click(room, c, n, play)
         else:
             _say_number(room, c, n, play)
-    for i in range(count + 1, last):
+    for i in range(state.arms.clock[slot, COUNT] + 1, last):
         room[LIKELIHOOD, i] = 0.0
     room[LIKELIHOOD, n - 1] = 0.0  # the drift that is none
-    for c in range(0, last, 4):
-        gain, step = load(room, GAIN * n + c, 1), load(room, STEP * n + c, 1)
-        columns.learn(arms.models[slot], c, last, scratch.values, gain, step, scratch.pulls)
-    seen, step = load(room, INFORMATION * n + last, 1), load(room, STEP * n + last, 1)
-    columns.full_learn(arms.drifts[slot], scratch.lines, seen, step)
+    columns.learn(table, scratch.values, room[GAIN], room[STEP], scratch.pulls)
+    columns.full_learn(drifts, scratch.lines, room[INFORMATION, last:], room[STEP, last:])

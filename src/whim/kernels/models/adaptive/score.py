@@ -12,6 +12,8 @@ from whim.kernels.models.adaptive.state import (
     CLICKS,
     DRIFTS,
     ERRORS,
+    EVER,
+    EXPECTED,
     FREE,
     HAZARDS,
     JUMPING,
@@ -23,6 +25,7 @@ from whim.kernels.models.adaptive.state import (
     RETURNS,
     REWARDS_SQUARED,
     STEPS,
+    UNSURE,
     VALUES,
     VARIANCE,
     VARIANCE_OF_ALL,
@@ -116,9 +119,7 @@ def prepare(state: State, step: int, x: F64, candidates: int) -> Decision:
     clicks = clicking(shared)
     deviations = state.settings.optimism * (CLICK_OPTIMISM if clicks else OPTIMISM)
     width = deviations * math.sqrt(variance)
-    return Decision(
-        mean, variance, width, jumping, deviations, clicks, drifting, candidates, step
-    )
+    return Decision(mean, variance, width, jumping, deviations, clicks, drifting, candidates, step)
 
 
 @inline
@@ -154,10 +155,12 @@ def _opinions(
 def _drift(state: State, d: Decision, slot: int, new: float, gap: int) -> tuple[Any, Any, Any]:
     """Weights of the drifts, and what each expects now and the variance of that, four at once."""
     one, usual = splat(1.0, 1), splat(new, 1)
-    weight = load(state.shared.worlds, WORLDS + JUMPS, 1)
-    mean, square = columns.full_forms(
-        state.arms.drifts[slot], state.scratch.phi, state.scratch.lines
+    weight, room = load(state.shared.worlds, WORLDS + JUMPS, 1), state.scratch.room
+    means, squares = room[EXPECTED], room[UNSURE]
+    columns.full_forms(
+        state.arms.drifts[slot], state.scratch.phi, state.scratch.lines, means, squares
     )
+    mean, square = load(means, 0, 1), load(squares, 0, 1)
     away = elementary.fallen(load(RATES, 0, 1) * splat(4.0 / state.settings.arms * gap, 1))
     left = one - away
     scale = 1.0 if d.clicks else variance_of(state, slot)
@@ -176,30 +179,29 @@ def _new_arm(d: Decision) -> tuple[float, float]:
 @inline
 def _candidate(state: State, d: Decision, slot: int, full: bool) -> tuple[float, float]:
     """Score and mean of one candidate; clicks have the mean only if ``full``."""
-    arms, room = state.arms, state.scratch
-    clock, n = arms.clock[slot], arms.models.shape[2]
+    arms, scratch, mixed = state.arms, state.scratch, state.arms.mixed[slot]
+    means, squares = scratch.room[EXPECTED], scratch.room[UNSURE]
+    clock, n = arms.clock[slot], mixed.shape[0]
     gap = d.step - clock[LAST]
     more = math.log(gap / d.candidates) if gap > d.candidates else 0.0
     any_jump, back = _jumped(state, gap)
     keep = (d.jumping - any_jump) / arms.noises[slot, JUMPING]
     scale = 1.0 if d.clicks else variance_of(state, slot)
-    none, least, new = splat(0.0, 1), splat(LEAST_WEIGHT, 1), 0.0
+    columns.forms(arms.models[slot], scratch.phi, scratch.values, means, squares)
+    new = d.new_mean + BACK * (means[EVER] - d.new_mean)
+    none, least = splat(0.0, 1), splat(LEAST_WEIGHT, 1)
     weights, first, second, inside, upper = none, none, none, none, none
     for c in range(0, n + 4 if d.drifting else n, 4):
         if c == n:
             weight, mean, own = _drift(state, d, slot, new, gap)
-            weight = pick(weight, least, weight, none)
         else:
-            weight = load(arms.mixed[slot], c, 1) * splat(keep, 1)
+            weight = load(mixed, c, 1) * splat(keep, 1)
             if c == 0:
                 weight += joined(back, 0.0, 0.0, 0.0)
-            weight = pick(weight, least, weight, none)
-            if c > 0 and total(weight) == 0.0:
-                continue
-            mean, own = columns.forms(arms.models[slot], c, n, room.phi, room.values)
-            own = own * splat(scale, 1)
-            if c == 0:
-                new = d.new_mean + BACK * (total(mean * joined(1.0, 0.0, 0.0, 0.0)) - d.new_mean)
+            mean, own = load(means, c, 1), load(squares, c, 1) * splat(scale, 1)
+        weight = pick(weight, least, weight, none)
+        if total(weight) == 0.0:
+            continue
         mean, own, bound = _opinions(d, mean, own, more, full)
         weights = weights + weight
         first = first + weight * mean
@@ -220,12 +222,6 @@ def _candidate(state: State, d: Decision, slot: int, full: bool) -> tuple[float,
     within = min(total(inside) / whole, variance)
     width = math.sqrt(d.deviations * d.deviations * variance + more * within)
     return average + width, average
-
-
-@inline
-def chance(z: float) -> float:
-    """1 - exp(-z), for z >= 0."""
-    return -math.expm1(-z)
 
 
 @part

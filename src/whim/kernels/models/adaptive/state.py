@@ -111,7 +111,7 @@ class Scratch(NamedTuple):
     hazards: F64  # per hazard: probability of its worlds; of jumps back in them
     logs: F64  # of a play's evidence, per world
     report: F64
-    rare: F64  # one model as a row, and what its steps need
+    axis: F64  # zeros, but for one
 
 
 class State(NamedTuple):
@@ -166,5 +166,5 @@ def scratch(p: int, beginnings: int) -> Scratch:
         hazards=np.zeros((2, len(HAZARDS))),
         logs=np.zeros(WORLDS),
         report=np.zeros((3, max(p, 8))),
-        rare=np.zeros((4, udu.packed_size(p) + p)),
+        axis=np.zeros(p),
     )

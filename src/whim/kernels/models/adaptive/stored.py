@@ -57,6 +57,7 @@ def from_file(arrays: Arrays, p: int, beginnings: int) -> Arrays:
     # what is in no use has no weight
     unused = np.arange(made["mixed"].shape[1]) > arrays["clock"][:, [COUNT]]
     made["mixed"][unused] = 0.0
+    made["models"].swapaxes(1, 2)[unused] = 0.0
     made["weights"][unused] = 0.0
     worlds = np.zeros((2, WORLDS))
     worlds[:, REAL] = arrays["worlds"]
