@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from whim.kernels.models.adaptive.models import Play
 from whim.kernels.models.adaptive.state import (
     AGE,
     ALL_FREE,
+    APART,
     COUNT,
     EVER,
     HAZARDS,
@@ -185,14 +185,15 @@ def _superfluous(state: State, slot: int, best: int) -> int:
             least, place = mixed[i], i
     if place > 0:
         return place
-    lowest = np.inf
+    lowest, apart = np.inf, state.scratch.room[APART]
     for i in range(1, count):
-        if i == best:
-            continue
         older = born[i - 1, AGE] if i > 1 else 4 * born[1, AGE]
-        apart = math.log(older / born[i + 1, AGE])
-        value = apart * (0.05 + mixed[i] / whole)
-        if value < lowest:
+        apart[i] = older / born[i + 1, AGE]
+    for c in range(0, mixed.shape[0], 4):
+        store(apart, c, elementary.log(load(apart, c, 1)))
+    for i in range(1, count):
+        value = apart[i] * (0.05 * whole + mixed[i])
+        if value < lowest and i != best:
             lowest, place = value, i
     return place
 
@@ -217,8 +218,7 @@ def prune(state: State, slot: int, best: int) -> None:
         born[i, PLAY], born[i, AGE] = born[i + 1, PLAY], born[i + 1, AGE]
         for world in range(JUMPS):
             weights[i, world] = weights[i + 1, world]
-    for j in range(table.shape[0]):
-        for i in range(gone, count):
+        for j in range(table.shape[0]):  # down the columns: along a row it would be tiny calls
             table[j, i] = table[j, i + 1]
     mixed[count] = 0.0
     for world in range(JUMPS):

@@ -52,7 +52,7 @@ MEAN, VARIANCE = range(2)
     HIGH, VALUES, SUMS,
 ) = range(11)  # fmt: skip
 # rows of ``room``: what each model says of a play, and how it learns it
-EXPECTED, UNSURE, ERROR, SPREAD, LIKELIHOOD, INFORMATION, GAIN, STEP, SHARE, ROOM = range(10)
+EXPECTED, UNSURE, ERROR, SPREAD, LIKELIHOOD, INFORMATION, GAIN, STEP, APART, ROOM = range(10)
 
 RING = 512  # plays kept while rewards have had two values, to start over with at a third
 CLICKS = 2  # values that rewards have had, at most, while they are taken for clicks

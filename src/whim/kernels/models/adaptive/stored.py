@@ -24,12 +24,19 @@ def _triangle(p: int) -> tuple[Any, Any]:
     return rows, columns
 
 
+def _unused(models: F64, clock: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which columns of each slot hold no model."""
+    return np.arange(models.shape[2]) > clock[:, [COUNT]]
+
+
 def to_file(arrays: Arrays, p: int, beginnings: int) -> Arrays:
     """The arrays of a policy as they are saved."""
     order = [*range(1, beginnings + 2), 0]
     made = {name: arrays[name][:, order] for name in _BY_MODEL}
     made["weights"] = made["weights"][:, :, _JUMPS]
-    made["models"] = arrays["models"].swapaxes(1, 2)[:, order]
+    models = arrays["models"].swapaxes(1, 2).copy()
+    models[_unused(arrays["models"], arrays["clock"])] = 0.0
+    made["models"] = models[:, order]
     drifts: F64 = arrays["drifts"].swapaxes(1, 2)[:, :DRIFTS]
     size = p * (p + 1) // 2
     full = np.zeros((*drifts.shape[:2], p, p))
@@ -54,11 +61,10 @@ def from_file(arrays: Arrays, p: int, beginnings: int) -> Arrays:
     rows, columns = _triangle(p)
     own = np.concatenate([full[..., rows, columns], arrays["drifts"][..., p * p :]], axis=2)
     made["drifts"][:, :, :DRIFTS] = own.swapaxes(1, 2)
-    # what is in no use has no weight
-    unused = np.arange(made["mixed"].shape[1]) > arrays["clock"][:, [COUNT]]
-    made["mixed"][unused] = 0.0
+    unused = _unused(made["models"], arrays["clock"])  # in old files they may hold anything
     made["models"].swapaxes(1, 2)[unused] = 0.0
     made["weights"][unused] = 0.0
+    made["mixed"][unused] = 0.0
     worlds = np.zeros((2, WORLDS))
     worlds[:, REAL] = arrays["worlds"]
     changed = ("models", "drifts", *_BY_MODEL)
