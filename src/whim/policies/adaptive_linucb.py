@@ -97,7 +97,8 @@ class AdaptiveLinUCB(Reporting):
 
     Notes
     -----
-    About (beginnings + 2)·(d + 1)²/2 + 3·(d + 1)² numbers per arm.
+    About (beginnings + 2)·(d + 1)²/2 + 2·(d + 1)² numbers per arm, with beginnings + 2 rounded up
+    to a multiple of eight.
 
     Examples
     --------
