@@ -186,6 +186,8 @@ def _superfluous(state: State, slot: int, best: int) -> int:
     if place > 0:
         return place
     lowest, apart = np.inf, state.scratch.room[APART]
+    for i in range(mixed.shape[0]):
+        apart[i] = 1.0  # a logarithm is taken of all columns
     for i in range(1, count):
         older = born[i - 1, AGE] if i > 1 else 4 * born[1, AGE]
         apart[i] = older / born[i + 1, AGE]
