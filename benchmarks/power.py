@@ -41,7 +41,7 @@ def _worlds() -> dict[str, dict[str, Any]]:
 
 
 def _answer(runs: int, seed: int, only: str) -> None:
-    """Of every world, or those so named: each run's regret of the score test and of LinUCB, a line of JSON."""
+    """Of the worlds: each run's regret of the score test and of LinUCB, a line of JSON."""
     import whim
     from whim.worlds import PiecewiseLinear
 
