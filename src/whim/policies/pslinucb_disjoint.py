@@ -33,8 +33,9 @@ class PSLinUCBDisjoint(Detecting, RidgePolicy):
         δ > 0: mean residual, in units of the reward, that counts as a change in the paper's test.
     false_alarm
         Expected false alarms per play of an arm that does not change, by default 1e-5; only for
-        the score test. It holds, to a factor of 5, for rewards of any kind whose mean is linear
-        in the context; where the mean is not, there are more: add features.
+        the score test. It is kept, to a factor of 5, by every kind of reward that was measured
+        whose mean is linear in the context (docs/experiments.md); where the mean is not, there
+        are more: add features.
     revisit
         Revisiting arms that have not been played lately, which no test can see: an arm
         unplayed for n steps is scored as one that is new with the probability that it has changed
