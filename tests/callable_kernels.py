@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from whim.kernels.detection import score_test
 from whim.kernels.jit import jit
-from whim.kernels.linalg import lanes, ldl, packed, udu, vectors
+from whim.kernels.linalg import columns, elementary, lanes, ldl, packed, udu, vectors
+from whim.kernels.linalg.f64x4 import load, store
 
 __all__ = [
-    "best_packed", "cross_sums", "dot", "downdate", "kron", "ldl_add", "ldl_quad", "ldl_solve",
-    "learn", "pack4", "predict", "quad", "rank_one", "residual", "rows", "solve", "squares",
-    "times", "wide_quad", "wide_rank_one",
+    "best_packed", "column_forms", "column_learn", "cross_sums", "dot", "downdate", "exp4",
+    "fallen4", "full_forms", "full_learn", "kron", "ldl_add", "ldl_quad", "ldl_solve", "learn",
+    "log4", "pack4", "predict", "quad", "rank_one", "residual", "rows", "sigmoid4", "solve",
+    "squares", "times", "wide_quad", "wide_rank_one",
 ]  # fmt: skip
 
 
@@ -111,3 +113,43 @@ def kron(U, n, Y, W, stride):
 @jit
 def squares(square, n, f, U, k):
     lanes.squares(square, n, f, U, k)
+
+
+@jit
+def exp4(a, out):
+    store(out, 0, elementary.exp(load(a, 0, 1)))
+
+
+@jit
+def fallen4(a, out):
+    store(out, 0, elementary.fallen(load(a, 0, 1)))
+
+
+@jit
+def sigmoid4(a, out):
+    store(out, 0, elementary.sigmoid(load(a, 0, 1)))
+
+
+@jit
+def log4(a, out):
+    store(out, 0, elementary.log(load(a, 0, 1)))
+
+
+@jit
+def column_forms(table, x, values, means, squares):
+    columns.forms(table, x, values, means, squares)
+
+
+@jit
+def column_learn(table, values, weights, steps, pulls):
+    columns.learn(table, values, weights, steps, pulls)
+
+
+@jit
+def full_forms(table, x, lines, means, squares):
+    columns.full_forms(table, x, lines, means, squares)
+
+
+@jit
+def full_learn(table, lines, seen, steps):
+    columns.full_learn(table, lines, seen, steps)

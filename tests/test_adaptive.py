@@ -12,6 +12,7 @@ import whim
 from tests.oracles import AdaptiveOracle
 from whim.errors import InvalidInputError, StateFileError
 from whim.kernels.loops import EACH, EventBatch
+from whim.policies.base.state_file import unpack
 from whim.policies.run_events import run_events
 
 Rng = np.random.Generator
@@ -131,12 +132,12 @@ def test_exact_after_many_plays() -> None:
     policy = whim.AdaptiveLinUCB(n_features=d)
     policy.add_arms(["a"])
     assert policy.update_many(["a"] * n, X, r) == []
-    at = policy._models.shape[2] - d - 1
+    at = policy._models.shape[1] - d - 1
     phi = np.column_stack([X, np.zeros(n)])
     precision, centre = policy._anchor[0, 2], policy._anchor[0, 1]
     A = np.diag(precision) + phi.T @ phi
     exact = np.linalg.solve(A, precision * centre + phi.T @ r)
-    np.testing.assert_allclose(policy._models[0, -1, at:], exact, atol=1e-9)
+    np.testing.assert_allclose(policy._models[0, at:, 0], exact, atol=1e-9)
 
 
 def test_a_third_value_is_learnt_from_the_kept_plays() -> None:
@@ -236,3 +237,62 @@ def test_a_damaged_state_is_refused() -> None:
         getattr(copy, name)[...] = value
         with pytest.raises(StateFileError):
             whim.AdaptiveLinUCB.from_bytes(copy.to_bytes())
+
+
+@pytest.mark.parametrize("kind", ["numbers", "clicks"])
+@pytest.mark.parametrize("beginnings", [2, 6, 9])
+def test_a_file_has_one_model_after_another(kind: str, beginnings: int) -> None:
+    rng = np.random.default_rng(13)
+    d, n = 3, 400
+    X = rng.normal(size=(n, d))
+    r = np.array([KINDS[kind](m, rng) for m in X @ [0.5, -0.5, 0.0]])
+    policy = whim.AdaptiveLinUCB(n_features=d, beginnings=beginnings)
+    policy.add_arms(range(3))
+    policy.update_many(np.arange(n) % 3, X, r)
+    _, arrays = unpack(policy.to_bytes(), "data")
+    places, p = beginnings + 2, d + 1
+    assert arrays["models"].shape == (3, places, p * (p + 1) // 2 + p)
+    assert arrays["drifts"].shape == (3, 3, p * p + p)
+    assert arrays["weights"].shape == (3, places, 14)
+    assert arrays["worlds"].shape == (2, 17)
+    assert arrays["worlds"][1].sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(arrays["weights"].sum(axis=1), 1.0)
+    count = arrays["clock"][:, 2]
+    assert (arrays["born"][range(3), count - 1, 0] <= arrays["clock"][:, 0]).all()
+    full = arrays["drifts"][..., : p * p].reshape(3, 3, p, p)
+    np.testing.assert_array_equal(full, full.swapaxes(2, 3))
+    copy = whim.from_bytes(policy.to_bytes())
+    assert copy.to_bytes() == policy.to_bytes()
+    for x in X[:20]:
+        assert copy.rank(x) == policy.rank(x)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "clicks"])
+def test_the_best_alone_is_that_of_all_scores(kind: str) -> None:
+    """``select`` computes less of the others than ``rank`` does."""
+    rng = np.random.default_rng(14)
+    X = rng.normal(size=(600, 3))
+    policy = whim.AdaptiveLinUCB(n_features=3)
+    policy.add_arms(range(5))
+    for x in X:
+        choice = policy.select(x)
+        assert choice == policy.rank(x)[0]
+        policy.update(choice.arm, x, KINDS[kind](float(x[0]) * (-1) ** choice.arm, rng))
+
+
+def test_a_prior_that_falls_by_orders_of_magnitude_keeps_its_digits() -> None:
+    """An arm is played again when its prior is another: its models are those of all its plays."""
+    rng = np.random.default_rng(15)
+    policy = whim.AdaptiveLinUCB(n_features=2)
+    policy.add_arms(["a", "b"])
+    X = rng.normal(size=(3003, 2))
+    r = np.concatenate([[1e6, -1e6, 3e5], X[3:] @ [1.0, -1.0] + 0.01 * rng.normal(size=3000)])
+    policy.update_many(["a", "b", "a"], X[:3], r[:3])
+    policy.update_many(["b"] * 2999, X[3:-1], r[3:-1])
+    policy.update("a", X[-1], float(r[-1]))
+    mine = np.array([0, 2, 3002])
+    phi = np.column_stack([X[mine], np.zeros(3)])
+    precision, centre = policy._anchor[0, 2], policy._anchor[0, 1]
+    A = np.diag(precision) + phi.T @ phi
+    exact = np.linalg.solve(A, precision * centre + phi.T @ r[mine])
+    np.testing.assert_allclose(policy._models[0, -3:, 0], exact, rtol=1e-9, atol=1e-9)

@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 
-from tests.callable_kernels import dot, learn, quad, rows, wide_quad, wide_rank_one
+from tests.callable_kernels import (
+    dot,
+    exp4,
+    fallen4,
+    learn,
+    log4,
+    quad,
+    rows,
+    sigmoid4,
+    wide_quad,
+    wide_rank_one,
+)
 from whim.kernels.linalg import udu
 
 RNG = np.random.default_rng(0)
@@ -118,3 +129,35 @@ def test_arrays_that_are_not_contiguous_are_refused_when_compiling():
 
     with pytest.raises(TypingError, match="contiguous"):
         dot(np.zeros(8)[::2], 0, np.zeros(4), 2)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "exact", "largest"),
+    [
+        (exp4, np.exp, 699.0),
+        (fallen4, lambda z: -np.expm1(-z), 699.0),
+        (sigmoid4, lambda a: 1 / (1 + np.exp(-a)), 699.0),
+    ],
+)
+def test_exponentials_of_four_numbers_are_those_of_each(kernel, exact, largest):
+    out = np.zeros(4)
+    for size in (1e-300, 1e-9, 0.01, 0.34, 0.36, 5.0, 40.0, largest):
+        for _ in range(50):
+            x = size * RNG.uniform(-1, 1, size=4)
+            kernel(x, out)
+            np.testing.assert_allclose(out, exact(x), rtol=1e-15, atol=0)
+    kernel(np.array([-1e9, 1e9, 0.0, -0.0]), out)
+    assert np.isfinite(out).all()
+    assert out[2] == out[3] == exact(0.0)
+
+
+def test_logarithms_of_four_numbers_are_those_of_each():
+    out = np.zeros(4)
+    for size in (1e-15, 1e-3, 0.3, 3.0, 100.0, 690.0):
+        for _ in range(50):
+            x = np.exp(size * RNG.uniform(-1, 1, size=4))
+            log4(x, out)
+            np.testing.assert_allclose(out, np.log(x), rtol=1e-15, atol=0)
+    log4(np.array([1.0, 2.0, 0.5, 1e-300]), out)
+    assert out[0] == 0.0
+    assert out[1] == -out[2] == np.log(2.0)

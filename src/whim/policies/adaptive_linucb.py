@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from whim import checks
 from whim.kernels.linalg import udu
 from whim.kernels.models import adaptive
 from whim.kernels.models.adaptive import state as parts
+from whim.kernels.models.adaptive import stored
 from whim.policies.base.detecting import Reporting
 from whim.types import F64, I64, ArmId, ChangeEvent
 
@@ -94,7 +97,8 @@ class AdaptiveLinUCB(Reporting):
 
     Notes
     -----
-    About (beginnings + 2)·(d + 1)²/2 + 3·(d + 1)² numbers per arm.
+    About (beginnings + 2)·(d + 1)²/2 + 2·(d + 1)² numbers per arm, with beginnings + 2 rounded up
+    to a multiple of eight.
 
     Examples
     --------
@@ -142,8 +146,6 @@ class AdaptiveLinUCB(Reporting):
         self._beginnings = checks.integer("beginnings", beginnings, 2)
         super().__init__(n_features=d, seed=seed, ties=ties)
         self._p = d + 1
-        if self._p < udu.SHORT:
-            self._unused = ("VECTORS",)
         rows = parts.arm_rows(self._p, self._beginnings)
         shared = parts.shared_arrays(self._p)
         self._arm_fields, self._shared_fields = list(rows), list(shared)
@@ -164,12 +166,20 @@ class AdaptiveLinUCB(Reporting):
         arms = parts.Arms(*(getattr(self, f"_{name}") for name in self._arm_fields))
         shared = parts.Shared(*(getattr(self, f"_{name}") for name in self._shared_fields))
         ring = parts.Ring(self._ring_at, self._ring_place, self._ring_play)
-        settings = parts.Settings(max(len(self._table), 1), self._optimism, self._least_gain)
+        settings = parts.Settings(
+            max(len(self._table), 1), self._beginnings, self._optimism, self._least_gain
+        )
         return parts.State(arms, shared, ring, settings, self._scratch)
 
     def _forget(self, slots: list[int], gone: bool) -> None:
         super()._forget(slots, gone)  # what they have taught about all arms stays
         self._ring_place[np.isin(self._ring_place[:, 0], slots), 0] = -1
+
+    def _to_file(self, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        return stored.to_file(arrays, self._p, self._beginnings)
+
+    def _from_file(self, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        return stored.from_file(arrays, self._p, self._beginnings)
 
     def _verify(self) -> None:
         super()._verify()
@@ -198,9 +208,9 @@ class AdaptiveLinUCB(Reporting):
         return bool(self._sums[parts.VALUES] <= parts.CLICKS)
 
     def _shares(self, slot: int) -> F64:
-        """Of the beginnings, EVER and the drifts, together 1."""
+        """Of EVER, the beginnings and the drifts, together 1."""
         count = self._clock[slot, parts.COUNT]
-        own = [*self._mixed[slot, :count], self._mixed[slot, -1], *self._worlds[1, parts.JUMPS :]]
+        own = [*self._mixed[slot, : count + 1], *self._worlds[1, parts.JUMPS :]]
         weights: F64 = np.array(own) / np.sum(own)
         return weights
 
@@ -210,9 +220,8 @@ class AdaptiveLinUCB(Reporting):
         if not self._clock[slot, parts.PLAYS]:
             return np.zeros(d)
         count, at = self._clock[slot, parts.COUNT], udu.packed_size(p)
-        begun = np.concatenate([self._models[slot, :count], self._models[slot, -1:]])
-        means = np.concatenate([begun[:, at:], self._drifts[slot, :, p * p :]])
-        mean: F64 = self._shares(slot) @ means
+        models, drifts = self._models[slot, at:, : count + 1], self._drifts[slot, at:]
+        mean: F64 = np.concatenate([models, drifts], axis=1) @ self._shares(slot)
         return mean[:d]
 
     def beliefs(self) -> Beliefs:
@@ -239,8 +248,8 @@ class AdaptiveLinUCB(Reporting):
 
     def _arm_belief(self, slot: int) -> ArmBelief:
         count, reported = self._clock[slot, [parts.COUNT, parts.REPORTED]]
-        born = np.append(self._born[slot, :count, parts.PLAY], 1)
-        mixed = np.append(self._mixed[slot, :count], self._mixed[slot, -1])
+        born = np.append(1, self._born[slot, 1 : count + 1, parts.PLAY])
+        mixed = self._mixed[slot, : count + 1]
         share = mixed / max(mixed.sum(), 1e-300)
         best = int(np.argmax(share))
         noise = None
@@ -251,7 +260,7 @@ class AdaptiveLinUCB(Reporting):
         return ArmBelief(
             began=int(born[best]),
             began_probability=float(share[best]),
-            changed=float(share[:-1][born[:-1] > reported].sum()),
+            changed=float(share[born > reported].sum()),
             noise=noise,
         )
 

@@ -24,9 +24,13 @@ from numba.extending import intrinsic, lower_builtin, models, register_model, ty
 
 _FOUR = ir.VectorType(ir.DoubleType(), 4)
 _SINGLE = ir.VectorType(ir.FloatType(), 4)
+_WHOLE = ir.VectorType(ir.IntType(64), 4)
+_ROUNDS = 1.5 * 2.0**52  # plus this, a whole number stands in the last bits
+_EXPONENT, _BIAS = 52, 1023  # where a double keeps its power of two, and what is added to it
+_ROOT_HALF = 0x3FE6A09E667F3BCD  # the bits of √½
 _OPERATORS = (
     (operator.add, "fadd"), (operator.iadd, "fadd"), (operator.sub, "fsub"),
-    (operator.isub, "fsub"), (operator.mul, "fmul"),
+    (operator.isub, "fsub"), (operator.mul, "fmul"), (operator.truediv, "fdiv"),
 )  # fmt: skip
 
 
@@ -162,6 +166,56 @@ def _total(typing, value):
     return types.float64(value), generate
 
 
+def _whole(number):
+    return ir.Constant(_WHOLE, [number] * 4)
+
+
+def _root(typing, value):
+    """The square root of each number."""
+
+    def generate(context, builder, signature, arguments):
+        [vector] = _parts(builder, arguments[0])
+        kind = ir.FunctionType(_FOUR, [_FOUR])
+        root = builder.module.declare_intrinsic("llvm.sqrt.v4f64", (), kind)
+        return _packed(builder, [builder.call(root, [vector])])
+
+    return F64x4(1)(value), generate
+
+
+def _pick(typing, a, b, yes, no):
+    """Numbers of ``yes`` where ``a >= b``, of ``no`` elsewhere."""
+
+    def generate(context, builder, signature, arguments):
+        a, b, yes, no = (_parts(builder, argument)[0] for argument in arguments)
+        return _packed(builder, [builder.select(builder.fcmp_ordered(">=", a, b), yes, no)])
+
+    return F64x4(1)(a, b, yes, no), generate
+
+
+def _two_to(typing, value):
+    """2 to the power of whole numbers from -1022 to 1023."""
+
+    def generate(context, builder, signature, arguments):
+        [vector] = _parts(builder, arguments[0])
+        bits = builder.bitcast(builder.fadd(vector, ir.Constant(_FOUR, [_ROUNDS] * 4)), _WHOLE)
+        power = builder.add(builder.shl(bits, _whole(_EXPONENT)), _whole(_BIAS << _EXPONENT))
+        return _packed(builder, [builder.bitcast(power, _FOUR)])
+
+    return F64x4(1)(value), generate
+
+
+def _exponent(typing, value):
+    """The whole k for which a positive number is 2^k times one from √½ to √2."""
+
+    def generate(context, builder, signature, arguments):
+        [vector] = _parts(builder, arguments[0])
+        bits = builder.sub(builder.bitcast(vector, _WHOLE), _whole(_ROOT_HALF))
+        whole = builder.ashr(bits, _whole(_EXPONENT))
+        return _packed(builder, [builder.sitofp(whole, _FOUR)])
+
+    return F64x4(1)(value), generate
+
+
 def _define(operation, name):
     @type_callable(operation)
     def typed(context):
@@ -178,7 +232,8 @@ def _compiled() -> tuple[Any, ...]:
         _define(operation, name)
     literal = intrinsic(prefer_literal=True)
     plain = (intrinsic(f) for f in (_store, _joined, _transposed, _total))
-    return literal(_load), literal(_splat), literal(_part), *plain
+    more = (intrinsic(f) for f in (_root, _pick, _two_to, _exponent))
+    return literal(_load), literal(_splat), literal(_part), *plain, *more
 
 
 def _interpreted() -> tuple[Any, ...]:
@@ -203,9 +258,19 @@ def _interpreted() -> tuple[Any, ...]:
     def part(value, q):
         return value[4 * q : 4 * q + 4]
 
-    return load, splat, part, store, joined, transposed, total
+    def pick(a, b, yes, no):
+        return np.where(a >= b, yes, no)
+
+    def two_to(value):
+        return np.ldexp(1.0, value.astype(np.int64))
+
+    def exponent(value):
+        return ((value.view(np.int64) - _ROOT_HALF) >> _EXPONENT).astype(np.float64)
+
+    more = np.sqrt, pick, two_to, exponent
+    return load, splat, part, store, joined, transposed, total, *more
 
 
 _config: Any = numba.config
 _made = _interpreted() if _config.DISABLE_JIT else _compiled()
-load, splat, part, store, joined, transposed, total = _made
+load, splat, part, store, joined, transposed, total, root, pick, two_to, exponent = _made

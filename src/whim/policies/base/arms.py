@@ -292,6 +292,7 @@ class ArmArrays:
         }
         arrays = {name[1:]: getattr(self, name)[:used] for name in self._priors}
         arrays |= {name[1:]: getattr(self, name) for name in self._kept}
+        arrays = self._to_file(arrays)
         return state_file.pack(header, arrays | {"plays": np.array(self._plays[:used], np.int64)})
 
     @classmethod
@@ -318,6 +319,7 @@ class ArmArrays:
             raise ValueError(f"slots must be one per live arm and below {rows}, got {slots}")
         policy._table.restore(ids, slots, rows)
         policy._reserve(rows)
+        arrays = policy._from_file(arrays)
         for name, prior in policy._priors.items():
             _fits(name, arrays[name[1:]], (rows, *prior.shape), prior.dtype)
             getattr(policy, name)[:rows] = arrays[name[1:]]
@@ -330,6 +332,14 @@ class ArmArrays:
         policy._step = header["step"]
         policy._rng.bit_generator.state = header["rng"]
         return policy
+
+    def _to_file(self, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """The arrays by name as a file keeps them, where kernels want them otherwise."""
+        return arrays
+
+    def _from_file(self, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """The arrays of a file by name as the kernels want them; ValueError if they do not fit."""
+        return arrays
 
     def _verify(self) -> None:
         """Refuse, with ``ValueError``, loaded arrays whose numbers would lead a kernel astray."""

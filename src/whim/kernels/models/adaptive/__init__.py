@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from whim.kernels.loops import Kernels
 from whim.kernels.models.adaptive.learn import finish, learn
-from whim.kernels.models.adaptive.score import score
+from whim.kernels.models.adaptive.score import decide, score
 
-ADAPTIVE = Kernels("adaptive", score, learn, finish=finish)
+ADAPTIVE = Kernels("adaptive", score, learn, decide=decide, finish=finish)

@@ -9,9 +9,10 @@ from whim.kernels.models.adaptive.score import clicking, variance_of, with_const
 from whim.kernels.models.adaptive.state import (
     ALL_FREE,
     ARCHIVED,
+    AT_FIRST,
     CLICKS,
     COUNT,
-    DRIFTS,
+    EVER,
     HIGH,
     HIGHS,
     JUMPING,
@@ -37,7 +38,7 @@ _JUMPY = 0.5  # and so much weight must be on jump worlds
 # -- what kind of reward ------------------------------------------------------------------------
 
 
-@part
+@inline
 def meet(shared: Shared, r: float) -> bool:
     """Look at a reward; whether what was learnt took it, or those before it, for another kind."""
     sums = shared.sums
@@ -62,7 +63,7 @@ def _as_click(shared: Shared, r: float) -> float:
     return 1.0 if high else 0.0
 
 
-@part
+@inline
 def _watch(shared: Shared, x: F64) -> None:
     """Which numbers of the context have always been the same."""
     start = shared.start
@@ -94,16 +95,11 @@ def _step(state: State, step: int, slot: int, x: F64, r: float) -> int:
     play = Play(clicks, value, noise, rate, step - clock[LAST], first)
     models.begin_all(state, slot, first)
     clock[PLAYS] += 1
-    for z in range(DRIFTS):
-        models.learn_drift(state, play, slot, z)
-    for i in range(clock[COUNT]):
-        models.learn_place(state, play, arms.models[slot, i], i)
-    ever = arms.models.shape[1] - 1
-    models.learn_place(state, play, arms.models[slot, ever], ever)
+    models.learn_all(state, play, slot)
     return _believe(state, step, slot, play)
 
 
-@part
+@inline
 def _believe(state: State, step: int, slot: int, play: Play) -> int:
     """What follows from a play for weights, noise, prior and events."""
     clock = state.arms.clock[slot]
@@ -126,34 +122,33 @@ def _believe(state: State, step: int, slot: int, play: Play) -> int:
     return status
 
 
-@part
+@inline
 def _report(state: State, slot: int) -> int:
     """Whether an arm has changed for all one can say; what is said then is in the report."""
     arms, clock, report = state.arms, state.arms.clock[slot], state.scratch.report
-    after, most, place = 0.0, 0.0, -1
-    for i in range(clock[COUNT]):
-        if arms.born[slot, i, PLAY] > clock[REPORTED]:
-            after += arms.mixed[slot, i]
-            if arms.mixed[slot, i] > most:
-                most, place = arms.mixed[slot, i], i
+    born, mixed = arms.born[slot], arms.mixed[slot]
+    after, most, place = 0.0, 0.0, EVER
+    for i in range(1, clock[COUNT] + 1):
+        if born[i, PLAY] > clock[REPORTED]:
+            after += mixed[i]
+            if mixed[i] > most:
+                most, place = mixed[i], i
     total = arms.noises[slot, JUMPING]
     if after <= _SURE * total or total <= _JUMPY:
         return NO_CHANGE
     gain = arms.gains[slot, place]
     if gain < state.settings.least_gain:
         return NO_CHANGE
-    p = state.scratch.phi.shape[0]
-    at, ever = p * (p + 1) // 2, arms.models.shape[1] - 1
-    before = ever
-    for i in range(clock[COUNT]):
-        known = arms.born[slot, i, PLAY] <= clock[REPORTED]
-        if known and arms.mixed[slot, i] > arms.mixed[slot, before]:
+    before, p = EVER, state.scratch.phi.shape[0]
+    at = p * (p + 1) // 2
+    for i in range(1, clock[COUNT] + 1):
+        if born[i, PLAY] <= clock[REPORTED] and mixed[i] > mixed[before]:
             before = i
     for j in range(p):
-        report[0, j] = arms.models[slot, before, at + j]
-        report[1, j] = arms.models[slot, place, at + j]
+        report[0, j] = arms.models[slot, at + j, before]
+        report[1, j] = arms.models[slot, at + j, place]
     report[2, 0], report[2, 1] = gain, state.settings.least_gain
-    report[2, 2], report[2, 3] = after / total, arms.born[slot, place, PLAY]
+    report[2, 2], report[2, 3] = after / total, born[place, PLAY]
     report[2, 4] = 1.0 if total > 0.5 else 0.0  # jumps, not drift, are the likelier world
     clock[REPORTED] = clock[PLAYS]
     return CHANGED
@@ -192,12 +187,15 @@ def _replay(state: State) -> None:
         arms.noises[slot, :] = 0.0
         arms.weights[slot, :, :] = 0.0
         arms.mixed[slot, :] = 0.0
+        arms.models[slot, :, :] = 0.0
+        arms.drifts[slot, :, :] = 0.0
     low, high, values = shared.sums[LOW], shared.sums[HIGH], shared.sums[VALUES]
     shared.sums[:] = 0.0
     shared.sums[LOW], shared.sums[HIGH], shared.sums[VALUES] = low, high, values
     shared.totals[:, :] = 0.0
     shared.worlds[0, :] = 0.0
-    shared.worlds[1, :] = 1.0 / WORLDS
+    for world in range(WORLDS):
+        shared.worlds[1, world] = AT_FIRST[world]
     shared.prior[0, :] = 0.0
     shared.prior[1, :] = 1.0
     for i in range(max(0, ring.at[0] - RING), ring.at[0] - 1):

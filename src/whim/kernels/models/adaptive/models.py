@@ -6,22 +6,20 @@ import math
 from typing import NamedTuple
 
 from whim.kernels.jit import inline, part
-from whim.kernels.linalg import udu
-from whim.kernels.models.adaptive.score import (
-    BACK,
-    chance,
-    clicking,
-    shrink,
-    sigmoid,
-    variance_of,
-)
+from whim.kernels.linalg import columns, elementary
+from whim.kernels.linalg.f64x4 import load, root, splat, store
+from whim.kernels.models.adaptive.score import BACK, PROBIT, clicking, variance_of
 from whim.kernels.models.adaptive.state import (
     AGE,
     CENTRE,
     CONTEXTS_SQUARED,
     COUNT,
     ERROR,
+    EVER,
     EVER_PRECISION,
+    EXPECTED,
+    GAIN,
+    INFORMATION,
     LIKELIHOOD,
     MEAN,
     PLAY,
@@ -29,9 +27,10 @@ from whim.kernels.models.adaptive.state import (
     PRECISION,
     RATES,
     SPREAD,
+    STEP,
     STEPS,
+    UNSURE,
     VARIANCE,
-    Scratch,
     State,
 )
 from whim.types import F64
@@ -39,6 +38,7 @@ from whim.types import F64
 _FLOOR = 0.3  # the least variance of EVER's prior, of what one play in each direction leaves
 _MOVED = 0.25  # a prior that has moved by less, in its own scale, is left
 _TIMES = math.exp(_MOVED)
+_STEPS_BY = 0.1  # the least share of a precision that one step may leave
 _LOGITS = 4.0  # variance of a logit near 0, per play
 _SURPRISE = 0.01  # a click that is not the context's: weight of the overall rate
 _WILD, _WIDTH = 0.02, 5.0  # share and width of rewards that are far from normal
@@ -58,7 +58,7 @@ class Play(NamedTuple):
 # -- priors -------------------------------------------------------------------------------------
 
 
-@part
+@inline
 def targets(state: State, slot: int) -> tuple[float, float]:
     """The noise of an arm, and the least variance of EVER's prior."""
     sums = state.shared.sums
@@ -71,7 +71,7 @@ def targets(state: State, slot: int) -> tuple[float, float]:
     return noise, least
 
 
-@part
+@inline
 def has_moved(state: State, slot: int) -> bool:
     """Whether the prior has moved away from the one that an arm's models start from."""
     anchor, prior = state.arms.anchor[slot], state.shared.prior
@@ -97,173 +97,154 @@ def set_anchor(state: State, slot: int) -> None:
         anchor[CENTRE, j] = prior[MEAN, j]
 
 
-@part
-def begin(row: F64, precision: F64, centre: F64) -> None:
-    """A model that has learnt nothing."""
-    p = precision.shape[0]
-    at = p * (p + 1) // 2
-    for j in range(at):
-        row[j] = 1.0 / precision[j] if j < p else 0.0
-    for j in range(p):
-        row[at + j] = centre[j]
+@inline
+def _shift(state: State, slot: int, by: tuple[float, float], weighted: tuple[float, float]) -> None:
+    """Add to the precision of one coefficient and to precision times mean: EVER's, and all others'.
 
-
-@part
-def _shift(row: F64, j: int, by: float, weighted: float, room: Scratch) -> None:
-    """Add ``by`` to the precision of coefficient j and ``weighted`` to precision times mean.
-
-    One rank-one step, after which the coefficients move along column j of the new inverse.
+    One rank-one step along the axis, after which the coefficients move with its column of the new
+    inverse.
     """
-    p = room.e.shape[0]
-    at = p * (p + 1) // 2
-    for i in range(p):
-        room.e[i] = 0.0
-    room.e[j] = 1.0
-    gain = weighted - by * row[at + j]
-    if by > 0.0:
-        gain /= udu.rank_one(row, room.e, by, room.w)
-    elif by < 0.0:
-        size = math.sqrt(-by)
-        room.e[j] = size
-        gain /= size * udu.downdate(row, room.e, room.w, room.v)
-    else:
-        udu.times(row, room.e, room.w)
-    for i in range(p):
-        row[at + i] += room.w[i] * gain
+    table, scratch, room = state.arms.models[slot], state.scratch, state.scratch.room
+    n, one = room.shape[1], splat(1.0, 1)
+    columns.forms(table, scratch.axis, scratch.values, room[EXPECTED], room[UNSURE])
+    for i in range(table.shape[1]):
+        room[GAIN, i] = by[0] if i == EVER else by[1]
+        room[STEP, i] = weighted[0] if i == EVER else weighted[1]
+    for c in range(0, table.shape[1], 4):
+        gain, mean = load(room, GAIN * n + c, 1), load(room, EXPECTED * n + c, 1)
+        step = load(room, STEP * n + c, 1) - gain * mean
+        store(room, STEP * n + c, step / (one + gain * load(room, UNSURE * n + c, 1)))
+    columns.learn(table, scratch.values, room[GAIN], room[STEP], scratch.pulls)
 
 
 @part
 def move_prior(state: State, slot: int) -> None:
     """Let an arm's models start from the prior as it is now, with the plays they have learnt."""
-    arms, room = state.arms, state.scratch
-    old, prior = arms.anchor[slot], state.shared.prior
-    ever = arms.models.shape[1] - 1
+    old, prior, axis = state.arms.anchor[slot], state.shared.prior, state.scratch.axis
     noise, least = targets(state, slot)
-    for place in range(arms.clock[slot, COUNT] + 1):
-        last = place == arms.clock[slot, COUNT]
-        row = arms.models[slot, ever if last else place]
-        for j in range(prior.shape[1]):
-            variance = prior[VARIANCE, j]
-            now = noise / (max(variance, least) if last else variance)
-            before = old[EVER_PRECISION, j] if last else old[PRECISION, j]
-            weighted = now * prior[MEAN, j] - before * old[CENTRE, j]
-            _shift(row, j, now - before, weighted, room)
+    for j in range(prior.shape[1]):
+        variance, mean = prior[VARIANCE, j], prior[MEAN, j]
+        ever, others = old[EVER_PRECISION, j], old[PRECISION, j]
+        ever_end, end = noise / max(variance, least), noise / variance
+        moved = ever_end * mean - ever * old[CENTRE, j], end * mean - others * old[CENTRE, j]
+        axis[j] = 1.0
+        while True:  # what is taken away goes in steps, each of which leaves most digits
+            ever_to, to = max(ever_end, _STEPS_BY * ever), max(end, _STEPS_BY * others)
+            _shift(state, slot, (ever_to - ever, to - others), moved)
+            ever, others, moved = ever_to, to, (0.0, 0.0)
+            if ever == ever_end and others == end:
+                break
+        axis[j] = 0.0
     set_anchor(state, slot)
 
 
-@part
-def begin_all(state: State, slot: int, first: bool) -> None:
-    """A beginning at this play, in the place after the last; at the first play also EVER."""
-    arms = state.arms
-    anchor, ever = arms.anchor[slot], arms.models.shape[1] - 1
-    place, p = arms.clock[slot, COUNT], anchor.shape[1]
+@inline
+def _begin(table: F64, i: int, precision: F64, centre: F64, back: float) -> None:
+    """Model i has learnt nothing; its mean lies ``back`` of the way to EVER's."""
+    p = precision.shape[0]
     at = p * (p + 1) // 2
-    begin(arms.models[slot, place], anchor[PRECISION], anchor[CENTRE])
-    if first:
-        begin(arms.models[slot, ever], anchor[EVER_PRECISION], anchor[CENTRE])
     for j in range(p):
-        away = arms.models[slot, ever, at + j] - anchor[CENTRE, j]
-        arms.models[slot, place, at + j] += BACK * away
-    arms.gains[slot, place] = 0.0
-    arms.born[slot, place, PLAY] = arms.clock[slot, PLAYS] + 1
-    arms.born[slot, place, AGE] = 0
-    arms.clock[slot, COUNT] = place + 1
+        table[j, i] = 1.0 / precision[j]
+        table[at + j, i] = centre[j] + back * (table[at + j, EVER] - centre[j])
+    for j in range(p, at):
+        table[j, i] = 0.0
+
+
+@inline
+def begin_all(state: State, slot: int, first: bool) -> None:
+    """A beginning at this play, in the column after the last; at the first play also EVER."""
+    arms = state.arms
+    anchor, i = arms.anchor[slot], arms.clock[slot, COUNT] + 1
+    if first:
+        _begin(arms.models[slot], EVER, anchor[EVER_PRECISION], anchor[CENTRE], 0.0)
+    _begin(arms.models[slot], i, anchor[PRECISION], anchor[CENTRE], BACK)
+    arms.gains[slot, i] = 0.0
+    arms.born[slot, i, PLAY] = arms.clock[slot, PLAYS] + 1
+    arms.born[slot, i, AGE] = 0
+    arms.clock[slot, COUNT] = i
 
 
 # -- a play -------------------------------------------------------------------------------------
 
 
 @inline
-def _click(play: Play, mean: float, square: float) -> tuple[float, float, float, float]:
-    """Of a click: error, spread, likelihood, and the information of one play."""
-    k = shrink(square)
-    p = sigmoid(k * mean)
-    flat = p * (1.0 - p)
-    mixed = (1.0 - _SURPRISE) * p + _SURPRISE * play.rate
-    return (
-        play.value - p,
-        1.0 + square * flat,
-        mixed if play.value > 0.5 else 1.0 - mixed,
-        k * k * flat,
-    )
+def _say_click(room: F64, c: int, n: int, play: Play) -> None:
+    """What models c to c + 3 say of a click."""
+    one, mean = splat(1.0, 1), load(room, EXPECTED * n + c, 1)
+    square = load(room, UNSURE * n + c, 1)
+    k = one / root(one + splat(PROBIT, 1) * square)
+    p = elementary.sigmoid(k * mean)
+    error, flat = splat(play.value, 1) - p, p * (one - p)
+    mixed = splat(1.0 - _SURPRISE, 1) * p + splat(_SURPRISE * play.rate, 1)
+    information = k * k * flat
+    store(room, ERROR * n + c, error)
+    store(room, SPREAD * n + c, one + square * flat)
+    store(room, LIKELIHOOD * n + c, mixed if play.value > 0.5 else one - mixed)
+    store(room, INFORMATION * n + c, information)
+    store(room, GAIN * n + c, information / (one - information * square))
+    store(room, STEP * n + c, k * error)
 
 
 @inline
-def _likelihood(play: Play, error: float, spread: float) -> float:
-    """Of a reward, in units of its noise: normal, or now and then far from it."""
-    y = error * error / (play.noise * spread)
-    usual = (1.0 - _WILD) * math.exp(-0.5 * y)
-    wide = 1.0 + y / (_WIDTH * _WIDTH)
-    return (usual + _WILD / _WIDTH / (wide * math.sqrt(wide))) / math.sqrt(spread)
+def _say_number(room: F64, c: int, n: int, play: Play) -> None:
+    """What models c to c + 3 say of a reward: normal around it, or now and then far from that."""
+    one = splat(1.0, 1)
+    error = splat(play.value, 1) - load(room, EXPECTED * n + c, 1)
+    spread = one + load(room, UNSURE * n + c, 1)
+    inverse = one / spread
+    y = error * error * inverse * splat(1.0 / play.noise, 1)
+    usual = splat(1.0 - _WILD, 1) * elementary.exp(splat(-0.5, 1) * y)
+    wide = one + y * splat(1.0 / (_WIDTH * _WIDTH), 1)
+    likelihood = usual + splat(_WILD / _WIDTH, 1) / (wide * root(wide))
+    store(room, ERROR * n + c, error)
+    store(room, SPREAD * n + c, spread)
+    store(room, LIKELIHOOD * n + c, likelihood / root(spread))
+    store(room, INFORMATION * n + c, inverse)
+    store(room, GAIN * n + c, one)
+    store(room, STEP * n + c, error * inverse)
 
 
 @inline
-def _note(room: F64, i: int, error: float, spread: float, likelihood: float) -> None:
-    room[ERROR, i] = error
-    room[SPREAD, i] = spread
-    room[LIKELIHOOD, i] = likelihood
-
-
-@part
-def learn_place(state: State, play: Play, row: F64, i: int) -> None:
-    """A play to the model of a place; what it said goes to column i of the room."""
-    room, phi = state.scratch, state.scratch.phi
-    p = phi.shape[0]
-    at = p * (p + 1) // 2
-    mean = udu.predict(row, phi)
-    if play.clicks:
-        square = udu.quad(row, phi)
-        error, spread, likelihood, information = _click(play, mean, square)
-        step = shrink(square) * error
-        weight = information / (1.0 - information * square)
-        if weight > 0.0:
-            udu.rank_one(row, phi, weight, room.w)
-        else:  # so sure that a play says nothing about how sure
-            udu.times(row, phi, room.w)
-    else:
-        spread = udu.rank_one(row, phi, 1.0, room.w)
-        error = play.value - mean
-        step = error / spread
-        likelihood = _likelihood(play, error, spread)
+def _forget(state: State, play: Play, slot: int) -> None:
+    """The drifts have moved towards the usual since the last play."""
+    arms, prior = state.arms, state.shared.prior
+    table, ever, p = arms.drifts[slot], arms.models[slot], prior.shape[1]
+    one, gap = splat(1.0, 1), splat(4.0 / state.settings.arms * play.gap, 1)
+    away = one if play.first else elementary.fallen(load(RATES, 0, 1) * gap)
+    left = one - away
+    slower, at, rows = root(left), 0, p * (p + 1) // 2
     for j in range(p):
-        row[at + j] += room.w[j] * step
-    _note(room.room, i, error, spread, likelihood)
-
-
-@part
-def learn_drift(state: State, play: Play, slot: int, z: int) -> None:
-    """A play to drift z, which has moved towards the usual since the last one."""
-    arms, room, prior = state.arms, state.scratch, state.shared.prior
-    row, anchor, phi = arms.drifts[slot, z], arms.anchor[slot], state.scratch.phi
-    places, p = arms.models.shape[1], phi.shape[0]
-    at, cov = p * (p + 1) // 2, p * p
-    away = chance(4.0 / state.settings.arms * RATES[z] * play.gap)
-    left = 0.0 if play.first else 1.0 - away
-    root = math.sqrt(left)
-    mean, square = 0.0, 0.0
+        for _ in range(j):
+            store(table, at, left * load(table, at, 1))
+            at += 4
+        fresh = splat(1.0 / arms.anchor[slot, PRECISION, j], 1)
+        store(table, at, left * load(table, at, 1) + away * fresh)
+        at += 4
     for j in range(p):
-        usual = prior[MEAN, j]
+        centre = prior[MEAN, j]
         if not play.first:
-            usual += BACK * (arms.models[slot, places - 1, at + j] - usual)
-        row[cov + j] = usual + root * (row[cov + j] - usual)
-        line = 0.0
-        for i in range(p):
-            row[j * p + i] *= left
-            if i == j:
-                row[j * p + j] += (1.0 - left) / anchor[PRECISION, j]
-            line += row[j * p + i] * phi[i]
-        room.w[j] = line
-        square += line * phi[j]
-        mean += row[cov + j] * phi[j]
-    if play.clicks:
-        error, spread, likelihood, information = _click(play, mean, square)
-        step = shrink(square) * error
-    else:
-        error, spread = play.value - mean, 1.0 + square
-        information, step = 1.0 / spread, error / spread
-        likelihood = _likelihood(play, error, spread)
-    for j in range(p):
-        row[cov + j] += room.w[j] * step
-        for i in range(p):
-            row[j * p + i] -= room.w[j] * room.w[i] * information
-    _note(room.room, places + z, error, spread, likelihood)
+            centre += BACK * (ever[rows + j, EVER] - centre)
+        usual = splat(centre, 1)
+        store(table, at, usual + slower * (load(table, at, 1) - usual))
+        at += 4
+
+
+@inline
+def learn_all(state: State, play: Play, slot: int) -> None:
+    """A play to all models of an arm; what each said of it is left in the room."""
+    scratch, room, phi = state.scratch, state.scratch.room, state.scratch.phi
+    table, drifts = state.arms.models[slot], state.arms.drifts[slot]
+    last, n = table.shape[1], room.shape[1]
+    _forget(state, play, slot)
+    columns.forms(table, phi, scratch.values, room[EXPECTED], room[UNSURE])
+    columns.full_forms(drifts, phi, scratch.lines, room[EXPECTED, last:], room[UNSURE, last:])
+    for c in range(0, n, 4):
+        if play.clicks:
+            _say_click(room, c, n, play)
+        else:
+            _say_number(room, c, n, play)
+    for i in range(state.arms.clock[slot, COUNT] + 1, last):
+        room[LIKELIHOOD, i] = 0.0
+    room[LIKELIHOOD, n - 1] = 0.0  # the drift that is none
+    columns.learn(table, scratch.values, room[GAIN], room[STEP], scratch.pulls)
+    columns.full_learn(drifts, scratch.lines, room[INFORMATION, last:], room[STEP, last:])

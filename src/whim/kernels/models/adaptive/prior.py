@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from whim.kernels.jit import part
+from whim.kernels.jit import inline, part
+from whim.kernels.linalg.f64x4 import load, splat, total
 from whim.kernels.models.adaptive.models import Play
 from whim.kernels.models.adaptive.state import (
     ALL_ERRORS,
@@ -13,6 +14,7 @@ from whim.kernels.models.adaptive.state import (
     DRIFTS,
     ERROR,
     ERRORS,
+    EVER,
     FREE,
     HIGH,
     JUMPING,
@@ -30,6 +32,7 @@ from whim.kernels.models.adaptive.state import (
     VALUE,
     VARIANCE,
     VARIANCE_OF_ALL,
+    WORLDS,
     State,
 )
 from whim.types import F64
@@ -58,19 +61,22 @@ def start(state: State, r: float, clicks: bool) -> None:
         shared.prior[VARIANCE, j] = size / length if length > 0.0 else size
 
 
-@part
+@inline
 def learn_noise(state: State, slot: int, play: Play) -> None:
     """The fixed point of EM for the noise, of the arm and of all."""
     arms, sums, room = state.arms, state.shared.sums, state.scratch.room
-    ever, count = arms.models.shape[1] - 1, arms.clock[slot, COUNT]
-    errors, free = 0.0, 0.0
-    for i in range(room.shape[1]):
-        if count <= i < ever:
-            continue
-        weight = arms.mixed[slot, i] if i <= ever else state.shared.worlds[1, JUMPS + i - ever - 1]
-        spread = room[SPREAD, i]
-        errors += weight * room[ERROR, i] * room[ERROR, i] / (spread * spread)
-        free += weight / spread
+    last, n = arms.models.shape[2], room.shape[1]
+    all_errors, all_free = splat(0.0, 1), splat(0.0, 1)
+    for c in range(0, n, 4):
+        if c < last:
+            weight = load(arms.mixed[slot], c, 1)
+        else:
+            weight = load(state.shared.worlds, WORLDS + JUMPS, 1)
+        inverse = splat(1.0, 1) / load(room, SPREAD * n + c, 1)
+        error = load(room, ERROR * n + c, 1) * inverse
+        all_errors += weight * error * error
+        all_free += weight * inverse
+    errors, free = total(all_errors), total(all_free)
     sums[ALL_ERRORS] = _FADE * sums[ALL_ERRORS] + errors
     sums[ALL_FREE] = _FADE * sums[ALL_FREE] + free
     sums[STEPS] += 1.0
@@ -84,23 +90,23 @@ def learn_noise(state: State, slot: int, play: Play) -> None:
     own[FREE] = _FADE * own[FREE] + free
 
 
-@part
+@inline
 def archive(state: State, slot: int, best: int) -> None:
     """Keep what an arm's coefficients were for the prior, once they are most likely others."""
     arms = state.arms
     clock = arms.clock[slot]
-    ever, after = arms.models.shape[1] - 1, 0.0
-    for i in range(clock[COUNT]):
+    after = 0.0
+    if best == EVER or arms.born[slot, best, PLAY] <= clock[ARCHIVED]:
+        return
+    for i in range(1, clock[COUNT] + 1):
         if arms.born[slot, i, PLAY] > clock[ARCHIVED]:
             after += arms.mixed[slot, i]
-    if best == ever or arms.born[slot, best, PLAY] <= clock[ARCHIVED]:
-        return
     if after > 0.5 * arms.noises[slot, JUMPING]:
         clock[ARCHIVED] = clock[PLAYS]
         arms.said[slot, :, :] = 0.0  # the totals keep it
 
 
-@part
+@inline
 def teach(state: State, slot: int, best: int) -> None:
     """What the arm's likeliest model says of its coefficients, to the totals."""
     arms, totals, prior = state.arms, state.shared.totals, state.shared.prior
@@ -109,14 +115,12 @@ def teach(state: State, slot: int, best: int) -> None:
     for z in range(DRIFTS):
         if state.shared.worlds[1, JUMPS + z] > weight:
             weight, drift = state.shared.worlds[1, JUMPS + z], z
-    said = arms.said[slot]
+    said, drifts, table = arms.said[slot], arms.drifts[slot], arms.models[slot]
     for j in range(p):
         if drift >= 0:
-            variance = arms.drifts[slot, drift, j * p + j]
-            value = arms.drifts[slot, drift, p * p + j]
+            variance, value = drifts[j * (j + 3) // 2, drift], drifts[at + j, drift]
         else:
-            row = arms.models[slot, best]
-            variance, value = diagonal(row, j, p), row[at + j]
+            variance, value = diagonal(table, best, j, p), table[at + j, best]
         known = min(1.0, max(0.0, 1.0 - variance * arms.anchor[slot, PRECISION, j]))
         away = value - prior[MEAN, j]
         totals[KNOWN, j] += known - said[KNOWN, j]
@@ -125,20 +129,19 @@ def teach(state: State, slot: int, best: int) -> None:
         said[KNOWN, j], said[VALUE, j], said[SQUARE, j] = known, known * value, away * away
 
 
-@part
-def diagonal(row: F64, j: int, p: int) -> float:
-    """Element (j, j) of a model's inverse: Σ U_ji² D_i."""
-    total: float = row[j]
-    at = p
-    for i in range(p):
-        if i > j:
-            u = row[at + j]
-            total += u * u * row[i]
+@inline
+def diagonal(table: F64, c: int, j: int, p: int) -> float:
+    """Element (j, j) of the inverse of model c: Σ U_ji² D_i."""
+    whole: float = table[j, c]
+    at = p + j * (j + 1) // 2 + j
+    for i in range(j + 1, p):
+        u = table[at, c]
+        whole += u * u * table[i, c]
         at += i
-    return total
+    return whole
 
 
-@part
+@inline
 def learn_prior(state: State, clicks: bool) -> None:
     """Mean and variance of coefficients from the totals (MacKay's evidence)."""
     sums, totals, prior = state.shared.sums, state.shared.totals, state.shared.prior

@@ -1,10 +1,11 @@
 """The state of the adaptive mixture: what is kept per arm, for all arms, and what is set.
 
-Per arm there are models of today's coefficients that differ in when today began. Places 0 to
-``count - 1`` are *beginnings*, oldest first: nothing before that play matters. Place ``EVER`` (the
-last) has learnt from every play. *Drifts* have never begun anew and forget at a set rate instead.
-A *world* says how interests change: jumps at one of the hazards, to new coefficients or, half of
-the time, back to those of EVER; or drift at one of the rates. docs/math.md has the equations.
+Per arm there are models of today's coefficients that differ in when today began. Column 0, *EVER*,
+has learnt from every play. Columns 1 to ``count`` are *beginnings*, oldest first: nothing before
+that play matters. They lie side by side, so that four learn at a time (linalg.columns), as do the
+*drifts*, which have never begun anew and forget at a set rate instead. A *world* says how interests
+change: jumps at one of the hazards, to new coefficients or, half of the time, back to those of
+EVER; or drift at one of the rates. docs/math.md has the equations.
 """
 
 from __future__ import annotations
@@ -15,15 +16,23 @@ import numpy as np
 import numpy.typing as npt
 
 from whim.kernels.linalg import udu
+from whim.kernels.linalg.columns import columns_for
 from whim.types import F64, I64
 
-# per step of one arm of two; by plays, so divided by the number of arms
-HAZARDS = np.array([1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2])
-RATES = np.array([5e-6, 5e-5, 5e-4])
+# per step of one arm of two; by plays, so divided by the number of arms. Whole fours: the hazard 0
+# and the rate 0 are no worlds, and have no weight
+HAZARDS = np.array([1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 0.0])
+RATES = np.array([5e-6, 5e-5, 5e-4, 0.0])
 RETURNS = np.array([0.0, 0.5])  # the share of jumps that lead back to EVER's coefficients
-JUMPS = len(HAZARDS) * len(RETURNS)  # worlds; world l has hazard l % 7 and return l // 7
-DRIFTS = len(RATES)
-WORLDS = JUMPS + DRIFTS
+JUMPS = len(HAZARDS) * len(RETURNS)  # worlds; world l has hazard l % 8 and return l // 8
+DRIFTS = 3
+WORLDS = JUMPS + len(RATES)
+# those that are worlds
+REAL = [i for i, rate in enumerate([*np.tile(HAZARDS, len(RETURNS)), *RATES]) if rate > 0]
+EVER = 0
+# what is believed of the worlds before the first play
+AT_FIRST = np.zeros(WORLDS)
+AT_FIRST[REAL] = 1.0 / len(REAL)
 
 # columns of ``clock``
 PLAYS, LAST, COUNT, ARCHIVED, REPORTED, CLOCK = range(6)
@@ -42,8 +51,8 @@ MEAN, VARIANCE = range(2)
     ALL_ERRORS, ALL_FREE, VARIANCE_OF_ALL, STEPS, REWARDS_SQUARED, CONTEXTS_SQUARED, HIGHS, LOW,
     HIGH, VALUES, SUMS,
 ) = range(11)  # fmt: skip
-# rows of ``room``: what each model said of a play
-ERROR, SPREAD, LIKELIHOOD, ROOM = range(4)
+# rows of ``room``: what each model says of a play, and how it learns it
+EXPECTED, UNSURE, ERROR, SPREAD, LIKELIHOOD, INFORMATION, GAIN, STEP, APART, ROOM = range(10)
 
 RING = 512  # plays kept while rewards have had two values, to start over with at a third
 CLICKS = 2  # values that rewards have had, at most, while they are taken for clicks
@@ -52,10 +61,10 @@ CLICKS = 2  # values that rewards have had, at most, while they are taken for cl
 class Arms(NamedTuple):
     """One row per slot. A new arm's rows are zeros."""
 
-    models: F64  # factors and coefficients of each place (linalg.udu)
-    drifts: F64  # per rate a covariance, full, and coefficients
+    models: F64  # factors and coefficients of EVER and the beginnings, side by side
+    drifts: F64  # covariances, their upper triangles, and coefficients, side by side
     anchor: F64
-    weights: F64  # of each place in each jump world
+    weights: F64  # of each model in each jump world
     mixed: F64  # the same over all worlds
     gains: F64  # per beginning: log-likelihood gained over what was believed before
     born: I64
@@ -86,6 +95,7 @@ class Settings(NamedTuple):
     """Numbers that are set: of arms, of optimism (times 1 for clicks, 1.5 otherwise), of events."""
 
     arms: int
+    beginnings: int
     optimism: float
     least_gain: float
 
@@ -94,13 +104,14 @@ class Scratch(NamedTuple):
     """Room for one step."""
 
     phi: F64  # the context and a constant
-    e: F64
-    w: F64
-    v: F64
-    room: F64
-    totals: F64
+    room: F64  # a column for each model, then for each drift
+    values: F64  # of linalg.columns
+    pulls: F64
+    lines: F64
     hazards: F64  # per hazard: probability of its worlds; of jumps back in them
+    logs: F64  # of a play's evidence, per world
     report: F64
+    axis: F64  # zeros, but for one
 
 
 class State(NamedTuple):
@@ -115,15 +126,15 @@ class State(NamedTuple):
 
 def arm_rows(p: int, beginnings: int) -> dict[str, npt.NDArray[Any]]:
     """The rows of a new arm, by field of ``Arms``: zeros."""
-    places = beginnings + 2
+    columns, size = columns_for(beginnings + 2), udu.packed_size(p) + p
     shapes: dict[str, tuple[int, ...]] = {
-        "models": (places, udu.packed_size(p) + p),
-        "drifts": (DRIFTS, p * p + p),
+        "models": (size, columns),
+        "drifts": (size, len(RATES)),
         "anchor": (ANCHOR, p),
-        "weights": (places, JUMPS),
-        "mixed": (places,),
-        "gains": (places,),
-        "born": (places, 2),
+        "weights": (columns, JUMPS),
+        "mixed": (columns,),
+        "gains": (columns,),
+        "born": (columns, 2),
         "clock": (CLOCK,),
         "said": (SAID, p),
         "noises": (NOISE,),
@@ -138,14 +149,22 @@ def shared_arrays(p: int) -> dict[str, F64]:
         "totals": np.zeros((SAID, p)),
         "prior": np.stack([np.zeros(p), np.ones(p)]),
         "sums": np.zeros(SUMS),
-        "worlds": np.stack([np.zeros(WORLDS), np.full(WORLDS, 1.0 / WORLDS)]),
+        "worlds": np.stack([np.zeros(WORLDS), AT_FIRST]),
         "start": np.zeros((2, p)),
     }
 
 
 def scratch(p: int, beginnings: int) -> Scratch:
     """Room for p numbers and so many beginnings."""
-    room = np.zeros((ROOM, beginnings + 2 + DRIFTS))
-    hazards, report = np.zeros((2, len(HAZARDS))), np.zeros((3, max(p, 8)))
-    phi, e, w, v = np.zeros((4, p))
-    return Scratch(phi, e, w, v, room, np.zeros((2, JUMPS)), hazards, report)
+    columns = columns_for(beginnings + 2)
+    return Scratch(
+        phi=np.zeros(p),
+        room=np.zeros((ROOM, columns + len(RATES))),
+        values=np.zeros((p, columns)),
+        pulls=np.zeros((p, columns)),
+        lines=np.zeros((p, len(RATES))),
+        hazards=np.zeros((2, len(HAZARDS))),
+        logs=np.zeros(WORLDS),
+        report=np.zeros((3, max(p, 8))),
+        axis=np.zeros(p),
+    )
