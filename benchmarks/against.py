@@ -1,4 +1,4 @@
-"""Two checkouts of Whim beside each other: live calls, loops and updates of the works, in turns.
+"""Two checkouts of Whim beside each other: live calls, loops, updates, the score test, in turns.
 
 ``python -m benchmarks.against ../older-checkout``, which ``git worktree add`` makes. Both run in
 this environment, each in a process of its own, in short rounds; seconds are the thread's own and
@@ -28,11 +28,13 @@ from benchmarks.peers.works import make
 
 BAR = "<=1.05"
 _LIVE, _LOOPS, _UPDATES = "ABDEF", ("A", "B", "B replay", "D", "E"), "ADE"
+_REWARDS = ("normal", "changes", "clicks", "revenue", "t3")
 _COLD = {"LinUCBDisjoint": 3, "PSLinUCBDisjoint": 7, "PSLinUCBHybrid": 14}  # seconds at most
 PARTS = [
     *(f"live {name}" for name in _LIVE),
     *(f"loop {name}" for name in _LOOPS),
     *(f"update_many {name}" for name in _UPDATES),
+    *(f"score {name}" for name in _REWARDS),
     *(f"cold {name}" for name in _COLD),
 ]
 _FIRST = """
@@ -93,6 +95,31 @@ def _update_many(name: str) -> Callable[[], float]:
     return measure
 
 
+def _score(name: str) -> Callable[[], float]:
+    """Updates of one arm with the score test, by kind of reward; "changes" come every 200 plays."""
+    import whim
+
+    n, d, rng = 50_000, 5, np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    X[:, 0] = 1.0
+    theta = rng.normal(size=(n // 200, d)) if name == "changes" else rng.normal(size=(1, d))
+    mean = (X * np.repeat(theta, n // len(theta), axis=0)).sum(axis=1)
+    r = {
+        "clicks": lambda: (rng.random(n) < 0.1).astype(np.float64),
+        "revenue": lambda: rng.lognormal(3.0, 1.0, n) * (rng.random(n) < 0.03),
+        "t3": lambda: mean + 0.2 * rng.standard_t(3, n),
+    }.get(name, lambda: mean + 0.2 * rng.normal(size=n))()
+
+    def measure() -> float:
+        policy = whim.PSLinUCBDisjoint(n_features=d)
+        policy.add_arms([0])
+        start = time.thread_time()
+        policy.update_many([0] * n, X, r)
+        return (time.thread_time() - start) / n
+
+    return measure
+
+
 def _cold(name: str) -> Callable[[], float]:
     """Processor seconds from the start to the first reward learnt, with nothing compiled yet."""
     hybrid = name.endswith("Hybrid")
@@ -109,7 +136,9 @@ def _cold(name: str) -> Callable[[], float]:
 
 def _answer() -> None:
     """A part's name on stdin, its seconds on stdout."""
-    makers = {"live": _live, "loop": _loop, "update_many": _update_many, "cold": _cold}
+    makers = {
+        "live": _live, "loop": _loop, "update_many": _update_many, "score": _score, "cold": _cold,
+    }  # fmt: skip
     measures: dict[str, Callable[[], float]] = {}
     gc.disable()
     for line in sys.stdin:
@@ -157,10 +186,11 @@ def rows(other: Path, rounds: int, parts: list[str]) -> list[Row]:
         sides = {"here": lambda: here.measure(part), "there": lambda: there.measure(part)}  # noqa: B023
         kind, _, name = part.partition(" ")
         cold = kind == "cold"
+        wanted = "" if kind in ("cold", "score") else BAR
         seconds = interleave(sides, min(rounds, 5) if cold else rounds)
         made.append(
             compare(
-                part, seconds["here"], seconds["there"], wanted="" if cold else BAR,
+                part, seconds["here"], seconds["there"], wanted=wanted,
                 unit="s" if cold else "µs", slowness=True,
                 note=f"an empty cache, processor seconds, at most {_COLD[name]}" if cold else "",
             )

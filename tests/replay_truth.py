@@ -158,7 +158,7 @@ def online_pairs(
 ) -> Paired:
     """Interests that never change: replay half an episode, be online for as long in the other.
 
-    The two halves have the same law and no event in common; the online half is cut to as many
+    The two halves are of one kind and have no event in common; the online half is cut to as many
     steps as replay retained, since a learner's rate depends on how long it learns.
     """
     world = PiecewiseLinear(

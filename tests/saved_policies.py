@@ -54,7 +54,7 @@ def _digest(rows: list[list[str]]) -> str:
 def continued(policy: Policy, same: int | None = None) -> dict[str, Any]:
     """What a loaded policy does next, and a digest of all that it then holds.
 
-    ``same``: how many decisions are those of the code that saved it, where a test's law has
+    ``same``: how many decisions are those of the code that saved it, where a test has
     changed since; they have a digest of their own.
     """
     events = _events(policy, 150, seed=2)

@@ -26,6 +26,7 @@ from whim.experiments import (
     rewards,
     run,
     select,
+    shops,
     stream_sources,
     synthetic,
     theorem,
@@ -45,6 +46,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(theorem, "HORIZONS", (400, 800, 1600))
     monkeypatch.setattr(calibration, "PLAYS", 1000)
     monkeypatch.setattr(rewards, "PLAYS", 1000)
+    monkeypatch.setattr(shops, "QUICK_VISITS", 500)
     monkeypatch.setattr(detection, "QUICK_HORIZON", 300)
     monkeypatch.setattr(detection, "PERIOD", 100)
     monkeypatch.setattr(power, "HORIZON", 300)

@@ -1,4 +1,4 @@
-"""LinTS: its draws have the law of the posterior, arm by arm and across arms."""
+"""LinTS: its draws have the distribution of the posterior, arm by arm and across arms."""
 
 from __future__ import annotations
 

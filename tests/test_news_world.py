@@ -189,8 +189,8 @@ def test_random_s_click_rate() -> None:
 
 
 @pytest.mark.parametrize("changes", [0, 1.0, 3.0])
-def test_change_points_are_where_laws_jump_and_nowhere_else(changes: float) -> None:
-    """With no decay a law is linear in x; a fit that holds on one side breaks on the other."""
+def test_change_points_are_where_rates_jump_and_nowhere_else(changes: float) -> None:
+    """With no decay a rate is linear in x; a fit that holds on one side breaks on the other."""
     world = NewsWorld(n_arms=30, pool_size=5, decay=0.0, changes_per_life=changes)
     episode = world.episode(horizon=12_000, seed=1)
     places = episode.members.reshape(-1, 5)[episode.pool_of]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -95,6 +96,40 @@ def test_a_change_that_leaves_the_mean_alone_is_found(scale: float, noise: float
         blind = whim.PSLinUCBDisjoint(n_features=2, window=20, threshold=0.1)
         blind.add_arms(["a"])
         assert blind.update_many(["a"] * 400, X, r) == []
+
+
+def _began(make: Callable[[int], whim.Policy], d: int, seed: int) -> int:
+    """The first play of the new regime as reported, of one that began with play 601."""
+    rng = np.random.default_rng([d, seed])
+    X = rng.normal(size=(900, d)) / math.sqrt(d)
+    before, after = (v / np.linalg.norm(v) for v in rng.normal(size=(2, d)))
+    r = np.r_[X[:600] @ before, X[600:] @ after] + 0.2 * rng.normal(size=900)
+    policy = make(d)
+    cross = rng.normal(size=(900, 1)) if policy.n_cross_features else None
+    events = policy.update_many([0] * 900, X, r, cross=cross)
+    return next(event.began or 0 for event in events if event.plays > 600)
+
+
+@pytest.mark.parametrize("d", [5, 8, 10, 15, 20, 30])
+def test_the_plays_since_a_change_are_kept_at_any_d(d: int) -> None:
+    def disjoint(d: int) -> whim.Policy:
+        policy = whim.PSLinUCBDisjoint(n_features=d)
+        policy.add_arms([0])
+        return policy
+
+    def cross(d: int) -> whim.Policy:
+        policy = whim.PSLinUCBHybrid(n_features=d, n_cross_features=1)
+        policy.add_arms([0])
+        return policy
+
+    def groups(d: int) -> whim.Policy:
+        policy = whim.PSLinUCBGroups(n_features=d, groups="given")
+        policy.add_arms([0], groups=["g"])
+        return policy
+
+    for make in (disjoint, cross, groups):
+        errors = [abs(_began(make, d, seed) - 601) for seed in range(10)]
+        assert np.median(errors) <= 10, make.__name__
 
 
 def test_a_small_change_is_found_with_time() -> None:

@@ -168,7 +168,7 @@ def test_a_change_is_found_by_the_first_report_after_it() -> None:
 
 
 def test_a_report_at_the_change_itself_is_too_early() -> None:
-    """The law is new from the step after it."""
+    """Interests are new from the step after it."""
     assert score_detection([(0, 100)], {0: [100]}) == Detection([], [], 1, 1)
     assert score_detection([(0, 101)], {0: [100]}) == Detection([1], [], 0, 0)
 
@@ -196,7 +196,7 @@ def test_a_change_that_no_play_follows_could_not_be_found() -> None:
     changes = {0: [100, 200], 1: [150], 2: [150]}
     played = {0: np.array([50, 100, 200, 220]), 1: np.array([150])}
     found = score_detection([(0, 220)], changes, played)
-    # arm 0 is played at 200, the last step of its second law; arms 1 and 2 never after theirs
+    # arm 0 is played at 200, the last step before a change; arms 1 and 2 never after theirs
     assert found == Detection([20], [1], missed=3, false_alarms=0, unplayed=2)
     together = score_detection([], changes, {0: np.array([250]), 1: np.array([151])}, shared=True)
     assert (together.missed, together.unplayed) == (3, 1)  # that of step 100

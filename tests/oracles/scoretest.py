@@ -38,7 +38,7 @@ def least_squares(X: Matrix, r: Vector) -> Fit:
     return Fit(theta, float(np.sum((r - X @ theta) ** 2)), int(rank))
 
 
-class Law:
+class Noise:
     """The noise of a play, as the plays in the buffer show it: the window and those before.
 
     ``cumulants(means, s)`` has the cumulant function of each play of these means, at its s, and
@@ -53,7 +53,7 @@ class Law:
         raise NotImplementedError
 
 
-class TwoValues(Law):
+class TwoValues(Noise):
     """The upper value comes at a rate between the mean and the linear model's, cut at the ends."""
 
     def __init__(self, r: Vector, means: Vector, whole: float) -> None:
@@ -78,7 +78,7 @@ class TwoValues(Law):
         return log - s * self.gap * at, self.gap * (up - at), self.gap**2 * up * (1 - up)
 
 
-class AnyValues(Law):
+class AnyValues(Noise):
     """Residuals near 0 as a normal part, those far out as they are, and one more."""
 
     def __init__(self, noise: float, before: Matrix, window: Matrix) -> None:
@@ -162,13 +162,13 @@ def surprise(
     rank, k, free = freedom
     if np.ptp(np.concatenate((before.r, window.r))) == 0:  # no noise is seen
         return tempered(gain / noise, k, free)
-    law = law_of(before, window, noise, (free * noise + gain) / (free + k))
-    ratio, value = gain / noise, saddlepoint(window, law, gain, noise, rank)
-    value = min(value, ratio + law.lighter * max(value - ratio, 0.0))
-    return tempered(value, k, free * law.known)
+    shown = noise_shown(before, window, noise, (free * noise + gain) / (free + k))
+    ratio, value = gain / noise, saddlepoint(window, shown, gain, noise, rank)
+    value = min(value, ratio + shown.lighter * max(value - ratio, 0.0))
+    return tempered(value, k, free * shown.known)
 
 
-def law_of(before: Stretch, window: Stretch, noise: float, whole: float) -> Law:
+def noise_shown(before: Stretch, window: Stretch, noise: float, whole: float) -> Noise:
     """Two values, if there are no more."""
     r = np.concatenate((before.r, window.r))
     if len(set(r.tolist())) == 2:
@@ -176,10 +176,10 @@ def law_of(before: Stretch, window: Stretch, noise: float, whole: float) -> Law:
     return AnyValues(noise, before.pairs, window.pairs)
 
 
-def saddlepoint(window: Stretch, law: Law, gain: float, noise: float, rank: int) -> float:
+def saddlepoint(window: Stretch, shown: Noise, gain: float, noise: float, rank: int) -> float:
     """What any noise has in place of gain / noise."""
     a, means = window.moved, window.means
-    spread = float(a**2 @ law.cumulants(means, 0 * a)[2])
+    spread = float(a**2 @ shown.cumulants(means, 0 * a)[2])
     if not spread > 0:
         return 0.0
     more = max(1.0, float(a @ a) * noise / spread)
@@ -187,22 +187,22 @@ def saddlepoint(window: Stretch, law: Law, gain: float, noise: float, rank: int)
     normal = rest * gain * noise
 
     def slope(t: float) -> float:
-        return float(more * a @ law.cumulants(means, t * a)[1] + normal * t)
+        return float(more * a @ shown.cumulants(means, t * a)[1] + normal * t)
 
     if slope(0.0) >= gain:  # less than what is expected of the least rates
         return 0.0
-    most = 200 / (float(np.abs(a).max()) * law.reach)
+    most = 200 / (float(np.abs(a).max()) * shown.reach)
     t = most if slope(most) < gain else bisect(lambda t: slope(t) - gain, 0.0, most, maxiter=1000)
-    log, _, variance = law.cumulants(means, t * a)
+    log, _, variance = shown.cumulants(means, t * a)
     w = 2 * (t * gain - float(more * log.sum() + normal * t * t / 2))
     if w <= 0:
         return 0.0
-    wider = np.maximum(variance / law.cumulants(means, 0 * a)[2], 1.0)
+    wider = np.maximum(variance / shown.cumulants(means, 0 * a)[2], 1.0)
     before = np.linalg.svd(window.X, compute_uv=False)[:rank]
     weights = np.sqrt(rest + (1 - rest) * wider)
     after = np.linalg.svd(window.X * weights[:, None], compute_uv=False)[:rank]
     inner = min(0.0, np.log(t * t * (more * spread + normal) / w))
-    return max(0.0, float(w + inner + WIDER * 2 * np.log(after / before).sum() + law.step))
+    return max(0.0, float(w + inner + WIDER * 2 * np.log(after / before).sum() + shown.step))
 
 
 def tempered(ratio: float, k: int, free: float) -> float:

@@ -20,7 +20,9 @@ class ScoreTest:
     Attributes
     ----------
     false_alarm
-        Expected false alarms per play of an arm that does not change, in (0, 0.01].
+        Expected false alarms per play of an arm that does not change, in (0, 0.01]. It is
+        kept, to a factor of 5, by every kind of reward that was measured whose mean is linear in
+        the context (docs/experiments.md).
     window
         Plays of an arm that are kept, at least 8: the longest n is the largest of 8, 16, 32, …
         that is no longer.

@@ -44,7 +44,7 @@ def score_detection(
     reports
         In order. A report of all arms (arm ``None``) is compared with the changes of all.
     changes
-        For each arm the steps after which its law is new.
+        For each arm the steps after which its interests are new.
     played
         For each arm the steps (from 1) at which it was played, to count delays in plays and
         changes that no play followed.

@@ -135,7 +135,7 @@ def run_once(
 
 
 def _concerned(policy: Policy, event: ChangeEvent, episode: Episode) -> list[ArmId | None]:
-    """Whom a report is of: an arm, or those of a group whose law does change some time."""
+    """Whom a report is of: an arm, or those of a group that do change some time."""
     if event.group is None:
         return [event.arm]
     group = policy.group  # type: ignore[attr-defined]

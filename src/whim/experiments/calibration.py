@@ -146,7 +146,7 @@ def _contexts(case: Case, rng: np.random.Generator) -> F64:
 
 
 def _rewards(case: Case, X: F64, rng: np.random.Generator) -> F64:
-    """Rewards of one law throughout."""
+    """Rewards of one distribution throughout."""
     theta = rng.normal(size=case.d)
     if case.rewards == BY_CONTEXT:
         rate = np.clip(0.1 + 0.03 * X @ theta / np.linalg.norm(theta), 0.0, 1.0)

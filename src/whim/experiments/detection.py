@@ -296,7 +296,7 @@ _DIFFERENCES = [
     "other seeds: chosen anew for random users, for one user, for clicks, for slow turns, for "
     "hybrid payoffs and for the front page. The world in which nothing changes uses those "
     "chosen for random users: nobody knows beforehand that nothing will change. The score "
-    "test has no setting and knows nothing.",
+    "test has its defaults.",
     "CUSUM, Page-Hinkley and ADWIN watch an arm's residuals or their squares, whichever was "
     "better, and restart it from nothing; Page-Hinkley and ADWIN are river's.",
     "A change is detected by the first report of its arm before the arm changes again. "

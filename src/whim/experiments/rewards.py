@@ -1,17 +1,15 @@
-"""``beyond/rewards``: false alarms of the score test on rewards and contexts as they really are.
+"""``beyond/rewards``: false alarms on rewards and contexts as they really are.
 
-Arms that never change, of every kind of reward: money, counts, dwell times, rare outliers, noise
-and click rates that depend on the context; and streams of contexts and labels in random order, so
-that whatever changed in them no longer does.
+Arms that never change, of every kind of reward (see ``stationary``): alarms of the score test over
+those requested, and the false events of AdaptiveLinUCB beside the number that is accepted. What
+they cost is measured in ``shops``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import product
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,175 +19,28 @@ from whim.experiments import formatting as fmt
 from whim.experiments.calibration import bunching, power_of_ten, ratio_of
 from whim.experiments.options import Options
 from whim.experiments.result import Curve, ExperimentResult, Figure, Table
-from whim.types import F64
+from whim.experiments.shops import LEAST, shops
+from whim.experiments.stationary import BENT, FEATURES, LINEAR, STREAM, Case, cases
 
-PLAYS = 50_000  # of an arm
-FEATURES = 5
+PLAYS = 50_000  # of an arm; of a policy with several
 ALARMS = {1e-3: 100, 1e-4: 100, 1e-5: 20}  # by the requested rate: expected of a cell
-LINEAR, BENT, STREAM = "linear", "not linear", "stream"
+ACCEPTED = (1.0, 0.1)  # false events per 10,000 plays; the first is the default
+POLICIES, TOGETHER = 10, 10  # of AdaptiveLinUCB in a cell, and arms of each
 MOST = {LINEAR: 5.0, BENT: math.inf, STREAM: 10.0}  # wished for, measured over requested
 _ARMS = 10  # of a task, at most
 
-Plays = tuple[F64, F64]
-Maker = Callable[[np.random.Generator, int], Plays]
-
-
-class Case(NamedTuple):
-    """A row of the table: how the mean reward depends on the context, and what is played."""
-
-    name: str
-    mean: str
-
 
 class Task(NamedTuple):
-    """Some of a cell's arms; ``path`` is a stream's file."""
+    """Some of a cell's arms, or policies with some arms each."""
 
     case: Case
-    path: Path | None
     requested: float
     arms: int
     seed: tuple[int, ...]
 
 
-# -- rewards ------------------------------------------------------------------------------------
-
-
-def _contexts(rng: np.random.Generator, plays: int) -> F64:
-    X = rng.normal(size=(plays, FEATURES))
-    X[:, 0] = 1.0
-    return X
-
-
-def _plain(noise: Callable[[np.random.Generator, int], F64]) -> Maker:
-    """One law of the noise, whatever the context."""
-
-    def make(rng: np.random.Generator, plays: int) -> Plays:
-        X = _contexts(rng, plays)
-        return X, X @ _theta(rng) + 0.2 * noise(rng, plays)
-
-    return make
-
-
-def _alone(rewards: Callable[[np.random.Generator, int], F64]) -> Maker:
-    """One law of the reward, whatever the context."""
-    return lambda rng, plays: (_contexts(rng, plays), rewards(rng, plays))
-
-
-def _clicks(rate: float, low: float, high: float) -> Callable[[np.random.Generator, int], F64]:
-    """The upper one of two values comes at one rate."""
-    return lambda rng, n: np.where(rng.random(n) < rate, high, low)
-
-
-def _theta(rng: np.random.Generator) -> F64:
-    theta = rng.normal(size=FEATURES)
-    return np.asarray(theta / np.linalg.norm(theta))
-
-
-def _outliers(rng: np.random.Generator, plays: int) -> F64:
-    return rng.normal(size=plays) * np.where(rng.random(plays) < 0.01, 20.0, 1.0)
-
-
-def _uneven(rng: np.random.Generator, plays: int) -> Plays:
-    """The noise grows with one feature."""
-    X = _contexts(rng, plays)
-    return X, X @ _theta(rng) + 0.2 * np.abs(X[:, 1]) * rng.normal(size=plays)
-
-
-def _two_rates(high: float, low: float) -> Maker:
-    """Clicks whose rate depends on a feature that is 1 or -1."""
-
-    def make(rng: np.random.Generator, plays: int) -> Plays:
-        X = _contexts(rng, plays)
-        X[:, 1] = np.where(rng.random(plays) < 0.5, 1.0, -1.0)
-        rate = np.where(X[:, 1] > 0, high, low)
-        return X, (rng.random(plays) < rate).astype(np.float64)
-
-    return make
-
-
-def _logistic(offset: float) -> Maker:
-    def make(rng: np.random.Generator, plays: int) -> Plays:
-        X = _contexts(rng, plays)
-        rate = 1 / (1 + np.exp(-offset - 2 * X @ _theta(rng)))
-        return X, (rng.random(plays) < rate).astype(np.float64)
-
-    return make
-
-
-def _hours(clicks: bool) -> Maker:
-    """The hour as a plain number, while the mean follows the sun."""
-
-    def make(rng: np.random.Generator, plays: int) -> Plays:
-        hour = np.arange(plays) / 40 % 24
-        X = np.c_[np.ones(plays), hour / 24]
-        mean = 0.3 + 0.2 * np.sin(2 * np.pi * hour / 24)
-        noisy = (rng.random(plays) < mean).astype(np.float64)
-        return X, noisy if clicks else mean + 0.2 * rng.normal(size=plays)
-
-    return make
-
-
-def _quadratic(rng: np.random.Generator, plays: int) -> Plays:
-    X = _contexts(rng, plays)
-    return X, X @ _theta(rng) + 0.3 * X[:, 1] ** 2 + 0.2 * rng.normal(size=plays)
-
-
-MAKERS: dict[str, tuple[str, Maker]] = {
-    "normal": (LINEAR, _plain(lambda rng, n: rng.normal(size=n))),
-    "clicks at 0.1": (LINEAR, _alone(_clicks(0.1, 0.0, 1.0))),
-    "clicks at 0.03, worth 0.5": (LINEAR, _alone(_clicks(0.03, 0.0, 0.5))),
-    "-1 or +1, at 0.05": (LINEAR, _alone(_clicks(0.05, -1.0, 1.0))),
-    "clicks, rates .7 / .3": (LINEAR, _two_rates(0.7, 0.3)),
-    "clicks, rates .6 / .1": (LINEAR, _two_rates(0.6, 0.1)),
-    "clicks, rates .8 / .2": (LINEAR, _two_rates(0.8, 0.2)),
-    "clicks, rates .95 / .05": (LINEAR, _two_rates(0.95, 0.05)),
-    "Poisson counts, 0.5": (LINEAR, _alone(lambda rng, n: rng.poisson(0.5, n).astype(np.float64))),
-    "exponential dwell": (LINEAR, _alone(lambda rng, n: rng.exponential(30.0, n))),
-    "dwell, 90 % zeros": (
-        LINEAR, _alone(lambda rng, n: rng.exponential(30.0, n) * (rng.random(n) < 0.1)),
-    ),
-    "revenue, 3 % buy": (
-        LINEAR, _alone(lambda rng, n: rng.lognormal(3.0, 1.0, n) * (rng.random(n) < 0.03)),
-    ),
-    "Student's t3 noise": (LINEAR, _plain(lambda rng, n: rng.standard_t(3, n))),
-    "1 % outliers, 20 times": (LINEAR, _plain(_outliers)),
-    "noise that grows with a feature": (LINEAR, _uneven),
-    "logistic clicks, rare": (BENT, _logistic(-4.0)),
-    "logistic clicks, balanced": (BENT, _logistic(0.0)),
-    "hour as a number, clicks": (BENT, _hours(True)),
-    "hour as a number, normal": (BENT, _hours(False)),
-    "quadratic mean": (BENT, _quadratic),
-}  # fmt: skip
-QUICK = ("normal", "clicks at 0.03, worth 0.5", "revenue, 3 % buy", "Student's t3 noise")
-
-
-# -- streams in random order --------------------------------------------------------------------
-
-
-def _stand_in(rng: np.random.Generator, plays: int) -> Plays:
-    """Contexts around four centres, two for each of two classes; the reward of one class."""
-    centres = 2 * np.random.default_rng(7).normal(size=(4, FEATURES))
-    which = rng.integers(4, size=plays)
-    X = centres[which] + rng.normal(size=(plays, FEATURES))
-    X[:, 0] = 1.0
-    return X, (which % 2).astype(np.float64)
-
-
-def _shuffled(path: Path, rng: np.random.Generator) -> Plays:
-    """A stream's contexts and one arm's rewards, in random order, again and again."""
-    with np.load(path) as stored:
-        X = stored["X"].astype(np.float64)
-        arm = int(rng.integers(stored["R"].shape[1] if "R" in stored else stored["y"].max() + 1))
-        r = stored["R"][:, arm] if "R" in stored else stored["y"] == arm
-    order = np.concatenate([rng.permutation(len(X)) for _ in range(-(-PLAYS // len(X)))])[:PLAYS]
-    return X[order], np.asarray(r[order], np.float64)
-
-
-def _streams(folder: Path | None) -> list[Path]:
-    """The ``.npz`` files with contexts X and labels y or rewards R."""
-    if folder is None:
-        return []
-    return sorted([*folder.glob("*.npz"), *folder.glob("drift/*.npz")])
+# of cells: a case and the requested rate, or the number accepted
+Cells = dict[tuple[Case, float], Interval]
 
 
 # -- measuring ----------------------------------------------------------------------------------
@@ -200,105 +51,156 @@ def _alarms(task: Task) -> list[int]:
     rng = np.random.default_rng(task.seed)
     counts = []
     for _ in range(task.arms):
-        if task.path is not None:
-            X, r = _shuffled(task.path, rng)
-        else:
-            make = _stand_in if task.case.mean == STREAM else MAKERS[task.case.name][1]
-            X, r = make(rng, PLAYS)
+        X, r = task.case.draw(rng, PLAYS)
         policy = whim.PSLinUCBDisjoint(n_features=X.shape[1], false_alarm=task.requested)
         policy.add_arms([0])
         counts.append(len(policy.update_many([0] * PLAYS, X, r)))
     return counts
 
 
-def rewards(options: Options) -> ExperimentResult:
-    """False alarms measured over requested; ``runs`` are the alarms expected of each cell."""
-    expected = {1e-3: 20} if options.quick else ALARMS
-    if options.runs is not None:
-        expected = dict.fromkeys(expected, options.runs)
-    cases = _cases(options)
+def _events(task: Task) -> list[int]:
+    """Of each policy, whose arms are played in turn."""
+    rng = np.random.default_rng(task.seed)
+    counts = []
+    for _ in range(task.arms):
+        drawn = [task.case.draw(rng, PLAYS // TOGETHER) for _ in range(TOGETHER)]
+        X = np.stack([X for X, _ in drawn], axis=1).reshape(-1, drawn[0][0].shape[1])
+        r = np.stack([r for _, r in drawn], axis=1).reshape(-1)
+        policy = whim.AdaptiveLinUCB(n_features=X.shape[1], false_events=task.requested)
+        policy.add_arms(range(TOGETHER))
+        arms = np.arange(len(r)) % TOGETHER
+        counts.append(len(policy.update_many(arms.tolist(), X, r)))
+    return counts
+
+
+def _counted(tasks: list[Task], counts: list[list[int]]) -> dict[tuple[Case, float], list[int]]:
+    """Of each cell."""
+    found: dict[tuple[Case, float], list[int]] = {}
+    for task, own in zip(tasks, counts, strict=True):
+        found.setdefault((task.case, task.requested), []).extend(own)
+    return found
+
+
+def _score_test(chosen: list[Case], expected: dict[float, int], options: Options) -> Cells:
+    """Alarms measured over requested."""
     tasks = [
         task
-        for (i, (case, path)), rate in product(enumerate(cases), expected)
-        for task in _tasks(case, path, rate, expected[rate], (options.seed, i))
+        for (i, case), rate in product(enumerate(chosen), expected)
+        for task in _tasks(case, rate, expected[rate], (options.seed, i))
     ]
     advance = options.stage("beyond/rewards", len(tasks))
     counts = spread(_alarms, tasks, jobs=options.jobs, progress=advance)
-    alarms_of = {(case, rate): [0] * 0 for (case, _), rate in product(cases, expected)}
-    for task, alarms in zip(tasks, counts, strict=True):
-        alarms_of[task.case, task.requested] += alarms
-    ratios = {
+    return {
         (case, rate): ratio_of(sum(alarms), len(alarms) * PLAYS * rate, bunching([alarms]))
-        for (case, rate), alarms in alarms_of.items()
+        for (case, rate), alarms in _counted(tasks, counts).items()
     }
-    return ExperimentResult(
-        title="False alarms of the score test on rewards of every kind",
-        summary=_summary(ratios),
-        settings={
-            "seed": options.seed,
-            "plays of an arm": PLAYS,
-            "alarms expected of a cell": {f"{rate:.0e}": n for rate, n in expected.items()},
-            "streams": "the user's" if _streams(options.data) else "a generated one",
-            "policy": repr(whim.PSLinUCBDisjoint(n_features=1)),
-        },
-        differences=["Not in the paper, whose δ stands for no rate of false alarms."],
-        tables=[_table([case for case, _ in cases], list(expected), ratios)],
-        figures=[_figure([case for case, _ in cases], list(expected), ratios)],
-        headline=[
-            (f"False alarms at most {MOST[LINEAR]:g} times the requested rate", "–", _share(ratios))
-        ],
-    )
 
 
-def _cases(options: Options) -> list[tuple[Case, Path | None]]:
-    made: list[tuple[Case, Path | None]] = [
-        (Case(name, mean), None)
-        for name, (mean, _) in MAKERS.items()
-        if name in QUICK or not options.quick
-    ]
-    streams = _streams(options.data)
-    if not streams:
-        return [*made, (Case("four clouds (generated)", STREAM), None)]
-    return [*made, *((Case(path.stem, STREAM), path) for path in streams)]
-
-
-def _tasks(
-    case: Case, path: Path | None, rate: float, alarms: int, seed: tuple[int, int]
-) -> list[Task]:
+def _tasks(case: Case, rate: float, alarms: int, seed: tuple[int, int]) -> list[Task]:
     arms = math.ceil(alarms / rate / PLAYS)
     return [
-        Task(case, path, rate, min(_ARMS, arms - i), (*seed, round(1 / rate), i))
+        Task(case, rate, min(_ARMS, arms - i), (*seed, round(1 / rate), i))
         for i in range(0, arms, _ARMS)
     ]
 
 
-def _summary(ratios: dict[tuple[Case, float], Interval]) -> str:
+def _adaptive(chosen: list[Case], options: Options) -> Cells:
+    """False events per 10,000 plays."""
+    policies = 2 if options.quick else POLICIES
+    tasks = [
+        Task(case, accepted, policies, (options.seed, i, round(10 * accepted)))
+        for (i, case), accepted in product(enumerate(chosen), ACCEPTED)
+    ]
+    advance = options.stage("beyond/rewards: events", len(tasks))
+    counts = spread(_events, tasks, jobs=options.jobs, progress=advance)
+    each = PLAYS // TOGETHER * TOGETHER
+    return {
+        cell: ratio_of(sum(events), len(events) * each / 1e4, bunching([events]))
+        for cell, events in _counted(tasks, counts).items()
+    }
+
+
+# -- the experiment -----------------------------------------------------------------------------
+
+
+def rewards(options: Options) -> ExperimentResult:
+    """False alarms and events; ``runs`` are the alarms expected of each cell, and a shop's runs."""
+    expected = {1e-3: 20} if options.quick else ALARMS
+    if options.runs is not None:
+        expected = dict.fromkeys(expected, options.runs)
+    chosen = cases(options.data, quick=options.quick)
+    ratios = _score_test(chosen, expected, options)
+    events = _adaptive(chosen, options)
+    shop, shares = shops(options)
+    revenue = {label: share for (goods, label), share in shares.items() if goods == "revenue"}
+    return ExperimentResult(
+        title="False alarms on rewards of every kind",
+        summary=f"{_summary(ratios)} False events of AdaptiveLinUCB per 10,000 plays, where "
+        f"{ACCEPTED[0]:g} is accepted: {_ranges(events, ACCEPTED[0])}. In a shop with revenue in "
+        f"which nothing changes PSLinUCB earns {fmt.fixed(revenue['PSLinUCB'], 3)} of LinUCB's "
+        f"value (wished for: {LEAST:g}), AdaptiveLinUCB "
+        f"{fmt.fixed(revenue['AdaptiveLinUCB'], 3)}.",
+        settings=_settings(options, chosen, expected),
+        differences=["Not in the paper, whose δ stands for no rate of false alarms."],
+        tables=[_alarm_table(chosen, list(expected), ratios), _event_table(chosen, events), shop],
+        figures=[_figure(chosen, list(expected), ratios)],
+        headline=[
+            (
+                f"False alarms at most {MOST[LINEAR]:g} times the requested rate",
+                "–",
+                _share(ratios),
+            ),
+            ("Revenue, nothing changes: PSLinUCB over LinUCB", "–", fmt.fixed(revenue["PSLinUCB"])),
+        ],
+    )
+
+
+def _settings(options: Options, chosen: list[Case], expected: dict[float, int]) -> dict[str, Any]:
+    return {
+        "seed": options.seed,
+        "plays of an arm": PLAYS,
+        "alarms expected of a cell": {f"{rate:.0e}": n for rate, n in expected.items()},
+        "streams": "the user's" if any(case.path for case in chosen) else "a generated one",
+        "policy": repr(whim.PSLinUCBDisjoint(n_features=1)),
+        "AdaptiveLinUCB": f"{TOGETHER} arms in turn, {PLAYS:,} plays in all, "
+        f"{2 if options.quick else POLICIES} times; as it comes but for the events accepted",
+    }
+
+
+def _ranges(cells: Cells, requested: float | None = None) -> str:
+    """Smallest to largest, by how the mean depends on the context."""
     parts = []
     for mean, words in (
         (LINEAR, "where the mean is linear in the context"),
         (STREAM, "on streams in random order"),
         (BENT, "where the mean is plainly not linear"),
     ):
-        values = [ratio.value for (case, _), ratio in ratios.items() if case.mean == mean]
+        values = [
+            cell.value
+            for (case, rate), cell in cells.items()
+            if case.mean == mean and requested in (None, rate)
+        ]
         if values:
             parts.append(f"{min(values):.2f} to {max(values):.2f} {words}")
-    return f"False alarms, measured over requested: {'; '.join(parts)}."
+    return "; ".join(parts)
 
 
-def _share(ratios: dict[tuple[Case, float], Interval]) -> str:
+def _summary(ratios: Cells) -> str:
+    return f"False alarms of the score test, measured over requested: {_ranges(ratios)}."
+
+
+def _share(ratios: Cells) -> str:
     sure = [ratio for (case, _), ratio in ratios.items() if case.mean == LINEAR]
     return f"{sum(ratio.value <= MOST[LINEAR] for ratio in sure)} of {len(sure)} cells"
 
 
-def _table(
-    cases: list[Case], rates: list[float], ratios: dict[tuple[Case, float], Interval]
-) -> Table:
+def _alarm_table(chosen: list[Case], rates: list[float], ratios: Cells) -> Table:
     return Table(
-        title="False alarms, measured over requested, with 95 % intervals",
+        title="False alarms of the score test, measured over requested, with 95 % intervals",
         columns=["rewards", "mean", *(f"requested {power_of_ten(rate)}" for rate in rates)],
         rows=[
             [case.name, case.mean, *(fmt.fixed(ratios[case, rate]) for rate in rates)]
-            for case in cases
+            for case in chosen
         ],
         caption=f"{FEATURES} features, the first of them 1, the others normal. Not linear: no "
         "coefficients are right for all contexts, and those of some plays are not those of others. "
@@ -306,17 +208,27 @@ def _table(
     )
 
 
-def _figure(
-    cases: list[Case], rates: list[float], ratios: dict[tuple[Case, float], Interval]
-) -> Figure:
-    ends = [0.5, len(cases) + 0.5]
+def _event_table(chosen: list[Case], events: Cells) -> Table:
+    return Table(
+        title="False events of AdaptiveLinUCB per 10,000 plays, with 95 % intervals",
+        columns=["rewards", "mean", *(f"accepted {number:g}" for number in ACCEPTED)],
+        rows=[
+            [case.name, case.mean, *(fmt.fixed(events[case, number]) for number in ACCEPTED)]
+            for case in chosen
+        ],
+        caption=f"{TOGETHER} arms, played in turn.",
+    )
+
+
+def _figure(chosen: list[Case], rates: list[float], ratios: Cells) -> Figure:
+    ends = [0.5, len(chosen) + 0.5]
     curves = [Curve("the requested rate", ends, [1.0] * 2, style="reference")]
     for i, rate in enumerate(rates):
-        x = [n + 1 + 0.22 * (i - (len(rates) - 1) / 2) for n in range(len(cases))]
-        rows = [ratios[case, rate] for case in cases]
+        x = [n + 1 + 0.22 * (i - (len(rates) - 1) / 2) for n in range(len(chosen))]
+        rows = [ratios[case, rate] for case in chosen]
         curves.append(fmt.points(f"requested {power_of_ten(rate)}", x, rows))
     return Figure(
-        title="False alarms by kind of reward",
+        title="False alarms of the score test by kind of reward",
         x_label="row of the table",
         y_label="measured over requested",
         curves=curves,

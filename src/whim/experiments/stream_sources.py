@@ -112,11 +112,11 @@ def _turning(degrees: float) -> Callable[[np.random.Generator, int], tuple[F64, 
 
 
 def _recurring(rng: np.random.Generator, n: int) -> tuple[F64, I64]:
-    """Three laws in turn, each coming back four times."""
-    X, laws = rng.normal(size=(n, 5)), _directions(rng, 3, 3, 5)
+    """Three rules in turn, each coming back four times."""
+    X, rules = rng.normal(size=(n, 5)), _directions(rng, 3, 3, 5)
     y = np.empty(n, np.int64)
     for i, part in enumerate(np.array_split(np.arange(n), 12)):
-        y[part] = _sides(X[part], laws[i % 3], rng)
+        y[part] = _sides(X[part], rules[i % 3], rng)
     return X, y
 
 

@@ -1,8 +1,8 @@
 """``synthetic/disjoint`` and ``synthetic/hybrid``: regret where interests change every 2,000 steps.
 
 The paper's appendix: K = 10 arms, d = m = 5, T = 20,000, σ = 0.2, one user, 100 runs, LinUCB
-against PSLinUCB. It does not say from what law vectors are drawn nor whether arms change together,
-so every combination is run and shown.
+against PSLinUCB. It does not say from what distribution vectors are drawn nor whether arms change
+together, so every combination is run and shown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LAWS = {"ball": "unit ball", "sphere": "unit sphere", "nonnegative": "non-negat
 _USERS = {"fixed": "one user", "random": "random users"}
 _TIMES = {False: "all arms together", True: "each arm at its own times"}
 _ORACLE = "oracle"
-_MAIN = ("ball", "fixed")  # the paper's law and user: shown in detail
+_MAIN = ("ball", "fixed")  # the paper's vectors and user: shown in detail
 
 
 def disjoint(options: Options) -> ExperimentResult:
@@ -89,7 +89,9 @@ def _compare(options: Options, name: str, policies: dict[str, Any], m: int) -> E
         title=f"Regret where interests change, {payoff} payoffs",
         summary=summary,
         settings={
-            "runs": runs if runs == others else {"paper's law and user": runs, "others": others},
+            "runs": runs
+            if runs == others
+            else {"paper's vectors and user": runs, "others": others},
             "seed": options.seed,
             "horizon": HORIZON,
             "world": _world("ball", "fixed", False, m).describe(),
@@ -159,7 +161,7 @@ def _laws(results: dict[tuple[str, str, bool], SimulationResult], ours: str, bas
     ]
     heads = [f"{_USERS[users]}, {_TIMES[own]}" for users, own in product(_USERS, _TIMES)]
     return Table(
-        title=f"Regret that {ours} saves, by law of the vectors, users and times of change",
+        title=f"Regret that {ours} saves, by kind of vectors, users and times of change",
         columns=["vectors from", *heads],
         rows=rows,
         caption="The gain depends on the sampling law: with non-negative vectors rewards differ "

@@ -17,8 +17,8 @@ from whim.types import F64, I64
 class PSLinUCBDisjoint(Detecting, RidgePolicy):
     """LinUCB that tests each arm for a change of interest and restarts just that arm.
 
-    Without ``threshold`` the test is the score test (``whim.detectors.ScoreTest``), which needs
-    no tuning; with it the paper's, Algorithm 1 as printed.
+    Without ``threshold`` the test is the score test (``whim.detectors.ScoreTest``), which is set
+    by its rate of false alarms; with it the paper's, Algorithm 1 as printed.
 
     Parameters
     ----------
@@ -33,7 +33,9 @@ class PSLinUCBDisjoint(Detecting, RidgePolicy):
         δ > 0: mean residual, in units of the reward, that counts as a change in the paper's test.
     false_alarm
         Expected false alarms per play of an arm that does not change, by default 1e-5; only for
-        the score test.
+        the score test. It is kept, to a factor of 5, by every kind of reward that was measured
+        whose mean is linear in the context (docs/experiments.md); where the mean is not, there
+        are more: add features.
     revisit
         Revisiting arms that have not been played lately, which no test can see: an arm
         unplayed for n steps is scored as one that is new with the probability that it has changed

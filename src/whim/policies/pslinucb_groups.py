@@ -51,7 +51,8 @@ class PSLinUCBGroups(ModelRows):
         Plays that are kept of each group, and of each arm that was played; see
         ``PSLinUCBDisjoint``.
     false_alarm
-        Expected false alarms per play where nothing changes, shared by the two tests.
+        Expected false alarms per play where nothing changes, shared by the two tests; see
+        ``PSLinUCBDisjoint`` for which rewards it holds.
     ridge
         λ > 0; the paper's 1.
     seed, ties

@@ -21,8 +21,8 @@ from whim.types import F64, I64, ArmId
 class PSLinUCBHybrid(Detecting, HybridPolicy):
     """Hybrid LinUCB that restarts an arm whose interest changed and keeps what all arms share.
 
-    Without ``threshold`` the test is the score test (``whim.detectors.ScoreTest``), which needs
-    no tuning; with it the paper's, Algorithm 2.
+    Without ``threshold`` the test is the score test (``whim.detectors.ScoreTest``), which is set
+    by its rate of false alarms; with it the paper's, Algorithm 2.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What worlds draw: separate random streams, vectors by law, the joint part of hybrid rewards."""
+"""What worlds draw: separate random streams, vectors, the joint part of hybrid rewards."""
 
 from __future__ import annotations
 

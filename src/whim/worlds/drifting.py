@@ -18,8 +18,8 @@ from whim.worlds.rotation import Rotation
 class DriftingLinear(LinearWorld):
     """Rewards x·θ_a + noise, where each θ_a turns in a plane of its own at constant length.
 
-    There is no step at which a law becomes new, so ``changes`` of its episodes are empty. With
-    the law ``"nonnegative"`` the turning vector is reflected at the walls (absolute values).
+    There is no step at which interests become new, so ``changes`` of its episodes are empty. With
+    ``law="nonnegative"`` the turning vector is reflected at the walls (absolute values).
 
     Parameters
     ----------

@@ -27,8 +27,8 @@ class Episode:
         (T, W): the reward that each place would give; the noise is part of the world, so every
         policy meets the same.
     changes
-        For each arm, the steps after which its law is new: 2000 means that step 2001 is the
-        first under the new law (what ``OracleRestart`` takes).
+        For each arm, the steps after which its interests are new: 2000 means that step 2001 is the
+        first with the new ones (what ``OracleRestart`` takes).
     features
         (K, m): the arms' features; m is 0 in a world without them.
     pool_of

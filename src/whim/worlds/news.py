@@ -46,7 +46,7 @@ class NewsLog:
     ids
         (K,): the articles' ids.
     changes
-        For each article number, the events after which its law is new.
+        For each article number, the events after which its appeal is new.
     expected
         (n, W): the click probability of every place, or ``None`` if it was not requested.
 
@@ -76,7 +76,7 @@ class _Plan(NamedTuple):
     rotation: Rotation
     features: F64  # (K, 6)
     changes: dict[int, list[int]]
-    rates: list[F64]  # for each article, (its laws, 5): click rate in each cluster of users
+    rates: list[F64]  # for each article, (its appeals, 5): click rate in each cluster of users
 
 
 class _Block(NamedTuple):
@@ -128,7 +128,7 @@ class NewsWorld:
         deviation of the logarithm).
     decay
         Share of its rate that an article loses from arrival to departure, steadily. It is not
-        a change point; 0 leaves laws constant between changes.
+        a change point; 0 leaves click rates constant between changes.
 
     Examples
     --------
@@ -240,7 +240,7 @@ class NewsWorld:
         Returns
         -------
         dict
-            For each article id, the events (counted over all files) after which its law is new.
+            For each article id, the events (counted over all files) after which its appeal is new.
         """
         n = checks.integer("events", events, 1)
         paths = [Path(path)] if isinstance(path, (str, Path)) else [Path(p) for p in path]
@@ -275,8 +275,8 @@ class NewsWorld:
             rng = np.random.default_rng([seed, run, 0, a + 1])
             ((low, high),) = turns.stays[a]
             changes[a] = self._change_points(rng, low, high, n)
-            laws = rng.normal(size=(len(changes[a]) + 1, CLUSTERS + 1))
-            own = _lognormal(laws[:, :1], self.quality) * _lognormal(laws[:, 1:], self.taste)
+            drawn = rng.normal(size=(len(changes[a]) + 1, CLUSTERS + 1))
+            own = _lognormal(drawn[:, :1], self.quality) * _lognormal(drawn[:, 1:], self.taste)
             rates.append(self.rate * ((1 - self.own) * topical[a] + self.own * own))
         return _Plan(turns, features, changes, rates)
 

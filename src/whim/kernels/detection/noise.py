@@ -1,4 +1,4 @@
-"""The law of the noise that the residuals of an arm's plays show, for the score test.
+"""The noise that the residuals of an arm's plays show, for the score test.
 
 Rewards are of two values, and the rarer one comes at a rate that depends on the context; or they
 are any numbers. Then the residuals near the mean are taken for a normal part, and those far out
@@ -46,7 +46,7 @@ class Fit(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """The law of a play's noise: two values, ``gap`` apart, or any (``gap`` is 0).
+    """The distribution of a play's noise: two values, ``gap`` apart, or any (``gap`` is 0).
 
     Two: the upper one comes at a rate that the context decides, ``rate`` on average; of what the
     linear model adds to that mean rate for a context, ``trust`` counts, and of the mean rate each
@@ -103,7 +103,7 @@ def _skipped(plays: Plays, x: F64, d: int) -> bool:
 
 
 @part
-def noise_law(window: Plays, before: Plays, fit: Fit, whole: float) -> Noise:
+def noise_of(window: Plays, before: Plays, fit: Fit, whole: float) -> Noise:
     """``whole`` is the variance of the residuals of one θ for all plays."""
     d = fit.theta.shape[0]
     one, other, seen, plays = _two_values(window, d, math.nan, math.nan)
@@ -251,14 +251,14 @@ def _any_values(window: Plays, before: Plays, fit: Fit) -> Noise:
 
 
 @part
-def tilted(law: Noise, fit: Fit, mean: float, s: float) -> tuple[float, float, float]:
+def tilted(noise: Noise, fit: Fit, mean: float, s: float) -> tuple[float, float, float]:
     """Cumulant function at s of the noise of a play with this mean, and two derivatives."""
-    if law.gap == 0.0:
-        return _tilted_any(law, fit, s)
-    s *= law.gap
-    at = law.rate + law.trust * ((mean - law.low) / law.gap - law.rate)
+    if noise.gap == 0.0:
+        return _tilted_any(noise, fit, s)
+    s *= noise.gap
+    at = noise.rate + noise.trust * ((mean - noise.low) / noise.gap - noise.rate)
     # beyond the least and largest rate the noise has a mean
-    rate = min(max(at, law.share * law.rate), 1.0 - law.share * (1.0 - law.rate))
+    rate = min(max(at, noise.share * noise.rate), 1.0 - noise.share * (1.0 - noise.rate))
     if s > 0.0:
         total = rate + (1.0 - rate) * math.exp(-s)
         log = s + math.log(total)
@@ -268,30 +268,30 @@ def tilted(law: Noise, fit: Fit, mean: float, s: float) -> tuple[float, float, f
         total = 1.0 - rate + up
         log = math.log(total)
         up /= total
-    return log - s * at, law.gap * (up - at), law.gap * law.gap * up * (1.0 - up)
+    return log - s * at, noise.gap * (up - at), noise.gap * noise.gap * up * (1.0 - up)
 
 
 @part
-def _tilted_any(law: Noise, fit: Fit, s: float) -> tuple[float, float, float]:
-    size = law.scale * math.sqrt(fit.noise)
+def _tilted_any(noise: Noise, fit: Fit, s: float) -> tuple[float, float, float]:
+    size = noise.scale * math.sqrt(fit.noise)
     s *= size
-    middle = law.mean + s * law.variance
-    top = 0.5 * s * (law.mean + middle)
+    middle = noise.mean + s * noise.variance
+    top = 0.5 * s * (noise.mean + middle)
     highest = top
-    for j in range(law.far + 1):
+    for j in range(noise.far + 1):
         highest = max(highest, s * fit.atoms[j])
-    total = law.share * math.exp(top - highest)
-    first, second = total * middle, total * (middle * middle + law.variance)
-    for j in range(law.far + 1):
+    total = noise.share * math.exp(top - highest)
+    first, second = total * middle, total * (middle * middle + noise.variance)
+    for j in range(noise.far + 1):
         e = fit.atoms[j]
-        weight = (law.each if j < law.far else law.last) * math.exp(s * e - highest)
+        weight = (noise.each if j < noise.far else noise.last) * math.exp(s * e - highest)
         total += weight
         first += weight * e
         second += weight * e * e
     first /= total
     variance = max(second / total - first * first, 0.0)
     return (
-        highest + math.log(total) - s * law.centre,
-        size * (first - law.centre),
+        highest + math.log(total) - s * noise.centre,
+        size * (first - noise.centre),
         size * size * variance,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from whim.kernels.detection.noise import Fit, Noise, Plays, noise_law, project, tilted
+from whim.kernels.detection.noise import Fit, Noise, Plays, noise_of, project, tilted
 from whim.kernels.detection.windows import advance
 from whim.kernels.jit import part
 from whim.types import F64
@@ -30,14 +30,14 @@ def surprising(window: Plays, before: Plays, fit: Fit, k: int, free: float) -> f
     """The χ² value of ``gain``, where the noise is what the residuals show."""
     d = fit.theta.shape[0]
     _find_direction(fit, d)
-    law = noise_law(window, before, fit, (free * fit.noise + fit.gain) / (free + k))
-    if law.share == 1.0:  # all of it normal
+    noise = noise_of(window, before, fit, (free * fit.noise + fit.gain) / (free + k))
+    if noise.share == 1.0:  # all of it normal
         return tempered(fit.gain / fit.noise, k, free)
-    value, ratio = _saddlepoint(window, fit, law, d), fit.gain / fit.noise
+    value, ratio = _saddlepoint(window, fit, noise, d), fit.gain / fit.noise
     if value > ratio:  # a lighter tail than the normal: trusted by half if clicks are even
-        even = 4.0 * law.rate * (1.0 - law.rate) if law.gap > 0.0 else 0.0
+        even = 4.0 * noise.rate * (1.0 - noise.rate) if noise.gap > 0.0 else 0.0
         value = ratio + _LIGHTER * even * even * (value - ratio)
-    return tempered(value, k, free * law.known)
+    return tempered(value, k, free * noise.known)
 
 
 @part
@@ -54,11 +54,11 @@ def _find_direction(fit: Fit, d: int) -> None:
 
 
 @part
-def _saddlepoint(window: Plays, fit: Fit, law: Noise, d: int) -> float:
+def _saddlepoint(window: Plays, fit: Fit, noise: Noise, d: int) -> float:
     """What stands in place of ``gain / noise``, by the saddlepoint approximation.
 
     Along β, gain = Σ aᵢεᵢ + what the plays before add, aᵢ = xᵢᵀβ. The former has the cumulants of
-    the law, with the variance of the noise at least, the latter those of a normal number. K is the
+    the noise, of variance ``fit.noise`` at least, the latter those of a normal number. K is the
     cumulant function of their sum and K'(t) = gain.
     """
     w, gain, room, beta = window.windows, fit.gain, fit.room, fit.beta
@@ -69,30 +69,30 @@ def _saddlepoint(window: Plays, fit: Fit, law: Noise, d: int) -> float:
         a = project(x, beta)
         squares += a * a
         largest = max(largest, abs(a))
-        spread += a * a * tilted(law, fit, project(x, fit.theta), 0.0)[2]
+        spread += a * a * tilted(noise, fit, project(x, fit.theta), 0.0)[2]
         c, p = advance(w, c, p)
     if not spread > 0.0:
         return 0.0
     more = max(1.0, squares * fit.noise / spread)
     rest = max(1.0 - squares / gain, 0.0)
     normal = rest * gain * fit.noise
-    t = _tilt(window, fit, law, largest, normal, more)
+    t = _tilt(window, fit, noise, largest, normal, more)
     cumulant = 0.5 * normal * t * t
     room[: d * (d + 1) // 2] = 0.0
     c, p = window.chunk, window.place
     for _ in range(window.n):
         x = w.pool[c, p]
         mean = project(x, fit.theta)
-        log, _, variance = tilted(law, fit, mean, t * project(x, beta))
+        log, _, variance = tilted(noise, fit, mean, t * project(x, beta))
         cumulant += more * log
-        variance /= tilted(law, fit, mean, 0.0)[2]
+        variance /= tilted(noise, fit, mean, 0.0)[2]
         _add_square(x, rest + (1.0 - rest) * max(1.0, variance), d, room)
         c, p = advance(w, c, p)
     surprise = 2.0 * (t * gain - cumulant)
     if surprise <= 0.0:
         return 0.0
     inner = min(0.0, math.log(t * t * (more * spread + normal) / surprise))
-    step = _STEP * (1.0 - 4.0 * law.rate * (1.0 - law.rate)) if law.gap > 0.0 else 0.0
+    step = _STEP * (1.0 - 4.0 * noise.rate * (1.0 - noise.rate)) if noise.gap > 0.0 else 0.0
     pivots = room[room.shape[0] - d :]
     return max(surprise + inner + _WIDER * _widened(d, pivots, room) + step, 0.0)
 
@@ -109,15 +109,17 @@ def _add_square(x: F64, weight: float, d: int, room: F64) -> None:
 
 
 @part
-def _tilt(window: Plays, fit: Fit, law: Noise, largest: float, normal: float, more: float) -> float:
+def _tilt(
+    window: Plays, fit: Fit, noise: Noise, largest: float, normal: float, more: float
+) -> float:
     """The root of K'(t) = gain, or the steepest tilt, by Newton's rule for ln K'."""
     w, gain, beta = window.windows, fit.gain, fit.beta
-    reach = law.gap
-    if law.gap == 0.0:
+    reach = noise.gap
+    if noise.gap == 0.0:
         reach = 1.0
-        for j in range(law.far + 1):
+        for j in range(noise.far + 1):
             reach = max(reach, abs(fit.atoms[j]))
-        reach *= law.scale * math.sqrt(fit.noise)
+        reach *= noise.scale * math.sqrt(fit.noise)
     low, high = 0.0, _STEEPEST / (largest * reach)
     t = min(1.0 / fit.noise, 0.5 * high)
     for _ in range(50):
@@ -126,7 +128,7 @@ def _tilt(window: Plays, fit: Fit, law: Noise, largest: float, normal: float, mo
         for _ in range(window.n):
             x = w.pool[c, p]
             a = project(x, beta)
-            _, first, second = tilted(law, fit, project(x, fit.theta), t * a)
+            _, first, second = tilted(noise, fit, project(x, fit.theta), t * a)
             slope += more * a * first
             curve += more * a * a * second
             c, p = advance(w, c, p)

@@ -80,7 +80,7 @@ class ArmCounts(Struct, array_like=True):
         return self.total / self.closed if self.closed else None
 
     def interval(self) -> tuple[float | None, float | None]:
-        """95 % for the mean, by the normal law; none before there are two rewards."""
+        """95 % for the mean, by the normal distribution; none before there are two rewards."""
         n = self.closed
         if n < 2:
             return None, None
