@@ -37,6 +37,7 @@ EXPERIMENTS = {
     "beyond/revisit": ("revisit", "revisit"),
     "beyond/groups": ("groups", "groups"),
     "beyond/streams": ("streams", "streams"),
+    "beyond/lastfm": ("lastfm_orders", "orders"),
 }
 
 _SIZES = {"n_features": 2, "n_item_features": 2}
