@@ -101,9 +101,8 @@ def _folder(options: Options) -> Path | None:
 
 def table(options: Options) -> ExperimentResult:
     """Table 2 of the paper, and the published clicks of Wu et al. 2018."""
-    count = {"full": 5, "quick": 3}
-    origin, made = source(options, "paper", **count), policies()
-    wu, theirs = source(options, "wu2018", **count), _wu()
+    origin, made = source(options, "paper", full=5, quick=3), policies()
+    wu, theirs = source(options, "wu2018", full=5, quick=3), _wu()
     runs = len(origin.logs)
     advance = options.stage("lastfm/table", (len(made) + len(theirs)) * runs)
     result = click_rates.replay_all(origin, made, options, advance)
