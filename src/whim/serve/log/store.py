@@ -167,9 +167,14 @@ class Store(LogReader):
         """Of the rows that wait until the writer has time for them."""
         return self._queued_bytes
 
+    @property
+    def full(self) -> bool:
+        """Whether so much waits that nothing more may."""
+        return self._queued_bytes >= self._queue_bytes
+
     def must_have_room(self) -> None:
         """Refuse what would have to wait behind too much else."""
-        if self._queued_bytes >= self._queue_bytes:
+        if self.full:
             raise QueueFullError(
                 f"at most {self._queue_bytes} bytes may wait to be written, got "
                 f"{self._queued_bytes}; try again soon."

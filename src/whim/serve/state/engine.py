@@ -302,7 +302,7 @@ class Engine:
 
         With ``most``, so many of each space, so that nobody waits long; then the time may be past.
         """
-        if self.store.failed is not None:
+        if self.store.failed is not None or self.store.full:
             return None
         self._known.forget_committed()
         self._known.learn(_LEARN_PER_TICK)
