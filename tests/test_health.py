@@ -143,16 +143,16 @@ def test_a_commit_that_does_not_end_in_time_fails_the_log(tmp_path: Path, size: 
 @LINUX
 def test_a_commit_that_is_slow_but_ends_in_time_is_no_failure(tmp_path: Path) -> None:
     commits: list[Commit] = []
-    store = Store(tmp_path / "log.db", commits.append, Limits(2.0))
+    store = Store(tmp_path / "log.db", commits.append, Limits(0.8))
     body = b"x" * 3_000_000
 
     async def work() -> None:
         store.attach(asyncio.get_running_loop())
         os.kill(store.writer, signal.SIGSTOP)
         store.append([Row(1, 1, 1, 1, None, body)], ["first"])
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.2)
         os.kill(store.writer, signal.SIGCONT)
-        time.sleep(2.5)  # a loop that stands still is not the writer's fault
+        time.sleep(1.2)  # a loop that stands still is not the writer's fault
         while not commits:
             await asyncio.sleep(0.01)
         store.detach()

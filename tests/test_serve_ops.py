@@ -406,7 +406,8 @@ def test_hostile_names_are_escaped():
     names = ['a"} 1\nwhim_arms{space="b', "back\\slash", "\ud800"]
     engine = SimpleNamespace(
         spaces=dict.fromkeys(names, space), seq=0, failed=None,
-        totals={name: {"steps": 3} for name in names}, store=SimpleNamespace(queued_bytes=0),
+        totals={name: {"steps": 3} for name in names},
+        store=SimpleNamespace(queued_bytes=0, committed=0),
         clock=SimpleNamespace(view=ClockView(False, 0.0, 0)),
     )  # fmt: skip
     found = scraped(Metrics(engine))

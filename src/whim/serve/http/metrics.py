@@ -155,7 +155,8 @@ class Metrics(Collector):
         return [changes, waiting, arms]
 
     def _of_the_log(self, engine: Engine) -> list[Metric]:
-        rows = CounterMetricFamily("whim_log_rows_total", "Rows of the log.", value=engine.seq)
+        committed = engine.store.committed
+        rows = CounterMetricFamily("whim_log_rows_total", "Rows of the log.", value=committed)
         failed = GaugeMetricFamily(
             "whim_store_failed",
             "1 if the log cannot be written and nothing more is accepted.",

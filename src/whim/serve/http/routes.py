@@ -117,7 +117,10 @@ class Endpoint:
             query = _numbers(scope, route.query) if route.query else {}
             call = Call(scope, receive, send, scope["path_params"], body, key, query)
             result = await route.handler(service, call)
-        except asyncio.CancelledError:  # the time to finish it before the service ends is over
+        except asyncio.CancelledError:
+            if not service.closing.is_set():
+                raise
+            # the time to finish what was accepted is over
             reply = failure(ProblemError(503, "stopping", "the service stops; try again soon."))
         except Exception as error:
             reply = self._failed(service, error, scope)

@@ -61,6 +61,7 @@ class Service:
         self._requests: list[tuple[str, DecisionRequest]] = []
         self._hooks: Webhooks | None = None
         self._safe_totals: list[Metric] = []  # of the last scrape
+        self._one_scrape = asyncio.Lock()  # so that none shows less than one before it
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -234,12 +235,13 @@ class Service:
 
     async def scrape(self) -> bytes:
         """The metrics; totals of which a crash could lose a part are not shown yet."""
-        totals, token = self.metrics.totals(), self.token()
-        self.engine.sync(token)
-        with contextlib.suppress(StoreError, TimeoutError):
-            await asyncio.wait_for(token, _SCRAPE_SECONDS)
-            self._safe_totals = totals
-        return self.metrics.render(self._safe_totals)
+        async with self._one_scrape:
+            totals, token = self.metrics.totals(), self.token()
+            self.engine.sync(token)
+            with contextlib.suppress(StoreError, TimeoutError):
+                await asyncio.wait_for(token, _SCRAPE_SECONDS)
+                self._safe_totals = totals
+            return self.metrics.render(self._safe_totals)
 
     def _on_commit(self, commit: Commit) -> None:
         """Let those who wait for these rows be answered, and report changes."""
