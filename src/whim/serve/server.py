@@ -6,8 +6,10 @@ import asyncio
 import gc
 import signal
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -16,19 +18,48 @@ from whim.serve.http.guard import refuse_open
 from whim.serve.http.keys import Keys
 from whim.serve.http.service import Service
 from whim.serve.logging import set_up
-from whim.serve.settings import ConfigError, Settings
+from whim.serve.settings import ConfigError, Settings, is_loopback
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Server(uvicorn.Server):
-    """Ends streams first, so that a shutdown waits only for work."""
+    """Ends streams first, so that a shutdown waits only for work, and not for ever."""
 
     service: Service
+    signals: tuple[int, ...] = ()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.signals = *self.signals, sig
+        super().handle_exit(sig, frame)
+
+    async def _drain(self) -> None:
+        """Serve on for a while, not ready any more, so that balancers send to others first.
+
+        Only after a SIGTERM, and until a second signal: who presses Ctrl-C does not wait.
+        """
+        self.service.draining = True
+        end = time.monotonic() + drain_seconds(self.service.settings)
+        while self.signals == (signal.SIGTERM,) and time.monotonic() < end:
+            await self.on_tick(0)  # the date in replies goes on
+            await asyncio.sleep(0.05)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.service.ready:
+            await self._drain()
         self.service.end_streams()
+        # before uvicorn's time is over, so that every caller still gets an answer
+        seconds = 0.8 * (self.config.timeout_graceful_shutdown or 0)
+        timer = asyncio.get_running_loop().call_later(seconds, self.service.give_up)
         await super().shutdown(sockets)
+        timer.cancel()
+
+
+def drain_seconds(settings: Settings) -> float:
+    """As they are set; else five, or none where only this machine can connect."""
+    if settings.drain_seconds is not None:
+        return settings.drain_seconds
+    return 0.0 if is_loopback(settings.host) else 5.0
 
 
 async def _serve(

@@ -28,12 +28,14 @@ class ConfigError(WhimError):
 class Webhook(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """Where changes are sent: those of ``spaces``, of all if that is empty.
 
-    ``secret_env`` names the environment variable that holds the secret for signatures.
+    ``secret_env`` names the environment variable that holds the secret for signatures. One with a
+    ``name`` goes on where it was when its address changes.
     """
 
     url: _Text
     spaces: list[Name] = []
     secret_env: _Variable | None = None
+    name: Name | None = None
 
 
 class Settings(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -54,6 +56,10 @@ class Settings(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     webhooks: Annotated[list[Webhook], Meta(max_length=1000)] = []
     personalizer_space: Name = "personalizer"
     shutdown_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 10.0
+    drain_seconds: Annotated[float, Meta(ge=0, le=3600)] | None = None  # None: 5, or 0 on loopback
+    commit_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 10.0
+    queue_bytes: Annotated[int, Meta(ge=1 << 16, le=1 << 40)] = 1 << 26
+    clock_jump_seconds: Annotated[float, Meta(ge=1, le=1e9)] = 60.0
 
 
 def load(path: Path | None, **overrides: Any) -> Settings:
@@ -134,7 +140,11 @@ def _check(settings: Settings, where: str) -> None:
     if not settings.host.isprintable() or " " in settings.host:
         raise ConfigError(f"{where}host must be an address or a name, got {settings.host!r}.")
     seen: dict[str, int] = {}
+    names: dict[str, int] = {}
     for i, hook in enumerate(settings.webhooks):
+        if hook.name is not None and names.setdefault(hook.name, i) != i:
+            raise ConfigError(f"{where}webhooks[{i}].name must differ from others, got that of "
+                              f"webhooks[{names[hook.name]}].")  # fmt: skip
         reason = _bad_url(hook.url)
         if reason:
             raise ConfigError(f"{where}webhooks[{i}].url must be an http or https address, "

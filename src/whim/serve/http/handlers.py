@@ -175,7 +175,7 @@ async def stream_changes(service: Service, call: Call) -> None:
         with service.listening(name) as bell:
             await say(": whim\nretry: 1000\n\n")
             while not gone.done() and not service.closing.is_set():
-                if name not in service.engine:
+                if name not in service.engine or not service.keys.still_allows(call.key, "read"):
                     break
                 bell.clear()
                 changes = service.changes_after(name, since)
@@ -229,9 +229,15 @@ async def show_whatif(service: Service, call: Call) -> Job:
 
 
 async def healthz(service: Service, call: Call) -> Reply:
-    """Whether the service works."""
+    """Whether the service works, how far the check of its log is, and whether its clock is held."""
     reason = service.trouble
-    health = bodies.Health("ok") if reason is None else bodies.Health("failed", reason)
+    health = bodies.Health("ok" if reason is None else "failed", reason)
+    if service.ready:
+        check, clock = service.background.check, service.engine.clock.view
+        if check.state != "done":
+            health.check = check
+        if clock.held:
+            health.clock = bodies.ClockHealth(clock.reason, round(clock.ahead, 3))
     return Reply(_json(health), 200 if reason is None else 503)
 
 
@@ -240,16 +246,15 @@ async def readyz(service: Service, call: Call) -> Reply:
     reason = service.trouble
     if reason is not None:
         return Reply(_json(bodies.Health("failed", reason)), 503)
-    if not service.ready or service.closing.is_set():
-        return Reply(
-            _json(bodies.Health("stopping" if service.closing.is_set() else "starting")), 503
-        )
+    stopping = service.draining or service.closing.is_set()
+    if stopping or not service.ready:
+        return Reply(_json(bodies.Health("stopping" if stopping else "starting")), 503)
     return Reply(_json(bodies.Health("ready", spaces=len(service.engine.names))))
 
 
 async def metrics(service: Service, call: Call) -> Reply:
     """Counters for Prometheus."""
-    return Reply(service.metrics.render(), media=CONTENT_TYPE.encode())
+    return Reply(await service.scrape(), media=CONTENT_TYPE.encode())
 
 
 async def openapi(service: Service, call: Call) -> bytes:

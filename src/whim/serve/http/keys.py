@@ -83,6 +83,7 @@ class Keys:
         self._next = -float("inf")
         self._mark: _Mark | None = None
         self._by_hash: dict[str, Key] = {}
+        self._reported: tuple[_Mark | None, str | None] = (None, None)
         self._seen = False  # there were keys: a file that goes away must not open anything
 
     # -- for the service ----------------------------------------------------------------------
@@ -101,6 +102,20 @@ class Keys:
         # looked up by hash: what its timing reveals is about the hash, which no caller can steer
         key = self._by_hash.get(_hash(token))
         return None if key is None or key.revoked else key
+
+    def still_allows(self, key: Key | None, scope: str) -> bool:
+        """Whether a request that came with ``key`` a while ago, or with none, would pass now."""
+        if not self.any:
+            return True
+        return key is not None and any(
+            now.name == key.name and now.allows(scope) for now in self._by_hash.values()
+        )
+
+    def changed(self) -> bool:
+        """Whether the keys are others than at the last call."""
+        self._refresh()
+        before, self._reported = self._reported, (self._mark, self.problem)
+        return before != self._reported
 
     def _refresh(self) -> None:
         now = self._clock()

@@ -7,6 +7,7 @@ errors, metrics.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -116,6 +117,11 @@ class Endpoint:
             query = _numbers(scope, route.query) if route.query else {}
             call = Call(scope, receive, send, scope["path_params"], body, key, query)
             result = await route.handler(service, call)
+        except asyncio.CancelledError:
+            if not service.closing.is_set():
+                raise
+            # the time to finish what was accepted is over
+            reply = failure(ProblemError(503, "stopping", "the service stops; try again soon."))
         except Exception as error:
             reply = self._failed(service, error, scope)
         else:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.core import Metric
+
 from whim.errors import WhimError
 from whim.serve import wire
 from whim.serve.http.keys import Keys
@@ -18,17 +20,19 @@ from whim.serve.http.problems import ProblemError
 from whim.serve.jobs.background import Background, Job
 from whim.serve.jobs.webhooks import Webhooks
 from whim.serve.log.reader import StoreError
-from whim.serve.log.store import Commit
+from whim.serve.log.store import Commit, Limits
 from whim.serve.logging import get as get_log
 from whim.serve.settings import Settings, is_loopback
 from whim.serve.starter import DEMO, demo_config, personalizer_config
 from whim.serve.state.engine import Engine
 from whim.serve.state.policy import build
+from whim.serve.state.served import ServedChanges
 from whim.serve.state.space import DecisionRequest
 
 _TICK = 0.25  # seconds: the longest that an ended waiting stays open
 _AT_ONCE = 100  # waitings that are ended before others have their turn
 _WHATIFS = 4  # that may wait
+_SCRAPE_SECONDS = 1.0  # after which metrics are shown with the totals of the scrape before
 
 
 class Service:
@@ -50,11 +54,14 @@ class Service:
         self.problem: Exception | None = None
         self.opened = asyncio.Event()
         self.closing = asyncio.Event()
+        self.draining = False  # others should send no more, and what comes is still answered
         self._clock = clock
         self._bells: dict[str, set[asyncio.Event]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._requests: list[tuple[str, DecisionRequest]] = []
         self._hooks: Webhooks | None = None
+        self._safe_totals: list[Metric] = []  # of the last scrape
+        self._one_scrape = asyncio.Lock()  # so that none shows less than one before it
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -83,15 +90,17 @@ class Service:
 
     async def _open_engine(self) -> None:
         self.engine = engine = await asyncio.to_thread(
-            Engine, self.data, on_commit=self._on_commit, clock=self._clock
-        )
+            Engine, self.data, on_commit=self._on_commit, clock=self._clock,
+            clock_jump=self.settings.clock_jump_seconds,
+            limits=Limits(self.settings.commit_seconds, self.settings.queue_bytes),
+        )  # fmt: skip
         engine.store.attach(self._loop)
         self._had_rows = engine.seq > 0
         self.background = Background(
             engine, self.data, commit=self.commit, spawn=self._spawn,
             on_snapshot=self.metrics.snapshot,
         )  # fmt: skip
-        self.metrics.engine = engine
+        self.metrics.engine, self.metrics.check = engine, self._check_progress
         # compiled before anybody is served: inside a request it would take too long
         configs = [engine.info(name).config for name in engine.names]
         if self.settings.demo and not engine.made:
@@ -102,8 +111,9 @@ class Service:
             await self.background.compile(config, serving=False)
         if self.settings.demo and not engine.made:
             await self.commit(lambda token: engine.create(DEMO, demo_config(), token))
+        served = ServedChanges(engine.store)
         self._hooks = Webhooks(
-            self.settings, self.data, self.changes_after, lambda: engine.names, self.metrics.webhook
+            self.settings, self.data, served.after, lambda: served.names, self.metrics.webhook
         )
 
     def _start_background(self) -> None:
@@ -139,9 +149,17 @@ class Service:
     def end_streams(self) -> None:
         """Let listeners go, so that a shutdown need not wait for them."""
         self.closing.set()
+        self._ring_all()
+
+    def _ring_all(self) -> None:
         for bells in self._bells.values():
             for bell in bells:
                 bell.set()
+
+    def give_up(self) -> None:
+        """Answer those who wait for a commit that does not end: the service does."""
+        if hasattr(self, "engine"):
+            self.engine.store.abandon("the service stopped before a commit had ended")
 
     def must_be_ready(self, reading: bool = False) -> None:
         """Refuse while the log is read, and after it failed; reading goes on then."""
@@ -161,6 +179,9 @@ class Service:
         if self.ready and self.engine.failed is not None:
             return str(self.engine.failed)
         return None
+
+    def _check_progress(self) -> float:
+        return self.background.check.progress
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -212,6 +233,16 @@ class Service:
         await token
         return result
 
+    async def scrape(self) -> bytes:
+        """The metrics; totals of which a crash could lose a part are not shown yet."""
+        async with self._one_scrape:
+            totals, token = self.metrics.totals(), self.token()
+            self.engine.sync(token)
+            with contextlib.suppress(StoreError, TimeoutError):
+                await asyncio.wait_for(token, _SCRAPE_SECONDS)
+                self._safe_totals = totals
+            return self.metrics.render(self._safe_totals)
+
     def _on_commit(self, commit: Commit) -> None:
         """Let those who wait for these rows be answered, and report changes."""
         for token in commit.tokens:
@@ -250,9 +281,17 @@ class Service:
                 self._bells.pop(name, None)
 
     async def _tick(self) -> None:
-        said = False
+        said = held = False
         while True:
+            if self.keys.changed():  # those whose key was revoked must not listen on
+                self._ring_all()
             due = self.engine.tick(most=_AT_ONCE)
+            clock = self.engine.clock.view
+            if clock.held != held:
+                held = clock.held
+                say = self.log.warning if held else self.log.info
+                words = "the clock is held" if held else "the clock follows the system's again"
+                say(words, reason=clock.reason, ahead_seconds=round(clock.ahead, 3))
             if self.engine.failed is not None and not said:
                 self.log.error("nothing more is accepted", reason=str(self.engine.failed))
                 said = True

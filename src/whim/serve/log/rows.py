@@ -106,11 +106,17 @@ class ArmsRow(Struct, array_like=True):
 
 
 class ConfigRow(Struct, array_like=True):
-    """A space's configuration from ``version`` on; in force once a row says that it is built."""
+    """A space's configuration from ``version`` on; in force once a row says that it is built.
+
+    ``uncounted`` are decisions, rewards and steps of its name that its state does not count: those
+    of rows that were left out or removed, and of a space of that name that was retired. With
+    ``config`` None, the end of a space, they are all of them.
+    """
 
     name: str
     version: int
     config: SpaceConfig | None  # None: retired
+    uncounted: dict[str, int] = {}
 
 
 DECODERS: dict[int, msgspec.msgpack.Decoder[Any]] = {

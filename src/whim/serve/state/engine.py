@@ -20,13 +20,15 @@ from whim.serve import wire
 from whim.serve.log.configs import config_histories
 from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import Change, ConfigRow, Kind, Row
-from whim.serve.log.store import DataLock, OnCommit, Packed, Store, pack_changes
+from whim.serve.log.store import DataLock, Limits, OnCommit, Packed, Store, pack_changes
 from whim.serve.state import recovery
+from whim.serve.state.clock import SteadyClock
 from whim.serve.state.known import KnownDecisions
 from whim.serve.state.policy import as_logged
 from whim.serve.state.snapshots import Snapshots
 from whim.serve.state.space import ConflictError, DecisionRequest, NotFoundError, Space
 from whim.serve.state.space_state import SpaceState
+from whim.serve.state.totals import not_counted, totals
 from whim.serve.state.views import Info, change_views
 
 _LEARN_AT_START = 0.5  # seconds for ids of old decisions, and then at each tick
@@ -38,7 +40,8 @@ class Engine:
 
     ``on_commit`` is called once per commit with the tokens of requests whose rows are safe now, and
     with the changes of interest that they revealed. ``clock`` gives nanoseconds since 1970; one
-    that goes back is held: rows never do.
+    that goes back is held, for rows never do, and one that jumps forward by more than
+    ``clock_jump`` seconds too. ``limits`` are the store's.
     """
 
     def __init__(
@@ -47,8 +50,9 @@ class Engine:
         *,
         on_commit: OnCommit | None = None,
         clock: Callable[[], int] = time.time_ns,
+        clock_jump: float | None = None,
+        limits: Limits | None = None,
     ) -> None:
-        self._clock = clock
         self.spaces: dict[str, Space] = {}
         self._wanted: dict[int, ConfigRow] = {}  # the configuration requested last, by number
         self._in_force: dict[int, ConfigRow] = {}
@@ -57,15 +61,15 @@ class Engine:
         with contextlib.ExitStack() as opened:
             self._lock = DataLock(data)
             opened.callback(self._lock.release)
-            self.store = Store(data / "log.db", on_commit)
+            self.store = Store(data / "log.db", on_commit, limits)
             opened.callback(self.store.close)
             self._snapshots = Snapshots(data / "snapshots.db")
             self.recovered = self._recover()
             self._known = KnownDecisions(self.store)
             self._known.learn(_LEARN_AT_START)
             opened.pop_all()  # they stay open
-        # the last row, which may not be committed yet, and its time
-        self.seq, self._at = self.store.last_seq, self.store.last_at
+        self.seq = self.store.last_seq  # the last row, which may not be committed yet
+        self.clock = SteadyClock(self.store.last_at, clock, jump=clock_jump)
         self._replicas = recovery.Replicas(self.store, self._snapshots)
 
     def _recover(self) -> int:
@@ -88,8 +92,7 @@ class Engine:
 
     def now(self) -> int:
         """Microseconds; never before the last row."""
-        self._at = max(self._at, self._clock() // 1000)
-        return self._at
+        return self.clock()
 
     def _check(self) -> None:
         if self.store.failed is not None:
@@ -140,6 +143,7 @@ class Engine:
 
     def _writable(self, name: str) -> Space:
         self._check()
+        self.store.must_have_room()
         return self.space(name)
 
     def name(self, number: int) -> str:
@@ -160,16 +164,26 @@ class Engine:
             arms=len(state.policy.arms), waiting=len(state.pending), steps=state.policy.step,
         )  # fmt: skip
 
+    @property
+    def totals(self) -> dict[str, dict[str, int]]:
+        """By name, decisions, rewards and steps of all spaces that ever had it; they never fall."""
+        return {
+            name: totals(space.state, self._in_force[space.number].uncounted)
+            for name, space in list(self.spaces.items())
+        }
+
     def create(self, name: str, config: wire.SpaceConfig, token: Any = None) -> Space:
         """Make a space."""
         self._check()
+        self.store.must_have_room()
         if name in self.spaces:
             raise ConflictError(f"$.name must be new, got {name!r} which exists.")
         msgspec.convert(name, wire.Name)
         config = as_logged(config)
         state = SpaceState(config)
         self.made += 1
-        config_row = ConfigRow(name, 1, config)
+        retired = [row.uncounted for row in self._wanted.values() if row.name == name]
+        config_row = ConfigRow(name, 1, config, retired[-1] if retired else {})
         row = self._config_row(self.made, Kind.CONFIG, config_row)
         state.seq = row.seq
         space = self.spaces[name] = Space(self.made, name, state)
@@ -194,7 +208,9 @@ class Engine:
         return self._want(space, config, token).version
 
     def _want(self, space: Space, config: wire.SpaceConfig | None, token: Any) -> ConfigRow:
-        config_row = ConfigRow(space.name, self._wanted[space.number].version + 1, config)
+        uncounted = self.totals[space.name] if config is None else {}
+        version = self._wanted[space.number].version + 1
+        config_row = ConfigRow(space.name, version, config, uncounted)
         self._wanted[space.number] = config_row
         self._commit(space, [self._config_row(space.number, Kind.CONFIG, config_row)], [], token)
         return config_row
@@ -286,7 +302,7 @@ class Engine:
 
         With ``most``, so many of each space, so that nobody waits long; then the time may be past.
         """
-        if self.store.failed is not None:
+        if self.store.failed is not None or self.store.full:
             return None
         self._known.forget_committed()
         self._known.learn(_LEARN_PER_TICK)
@@ -352,13 +368,16 @@ class Engine:
 
     def swap(self, name: str, rebuilt: recovery.Rebuilt, token: Any = None) -> None:
         """Let a rebuilt state serve, after the last few rows; on the thread that serves."""
-        space = self._writable(name)
+        self._check()
+        space = self.space(name)
         number, state, packed = rebuilt
         config_row = self._wanted[space.number]
         if space.number != number or config_row.version != state.version:
             raise recovery.BusyError(f"the configuration of {name} changed during the rebuild.")
         self.store.flush()
         packed = packed + self.catch_up(state, number)
+        uncounted = not_counted(self.totals[name], state)
+        config_row = msgspec.structs.replace(config_row, uncounted=uncounted)
         row = self._config_row(number, Kind.BUILT, config_row)
         state.seq = row.seq
         space.swap(state)

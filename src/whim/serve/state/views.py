@@ -104,7 +104,18 @@ def change_views(
     """Changes of a space after row ``since``, with the fields of ``ChangeView``."""
     version, names = space.state.version, space.state.context.names
     return [
-        {"seq": seq, "at": moment(at), "space": space.name, "version": version, **event}
-        | {"features": names if len(names) == len(event["theta_before"]) else []}
-        for seq, at, event in reader.changes(space.number, version, since, most)
+        change_fields(space.name, version, names, event)
+        for event in reader.changes(space.number, version, since, most)
     ]
+
+
+def change_fields(
+    space: str, version: int, names: list[str], change: tuple[int, int, dict[str, Any]]
+) -> dict[str, Any]:
+    """A change as it is stored, with the fields of ``ChangeView``; ``names`` of the features."""
+    seq, at, event = change
+    features = names if len(names) == len(event["theta_before"]) else []
+    at_text = moment(at)
+    return {"seq": seq, "at": at_text, "space": space, "version": version, **event} | {
+        "features": features
+    }
