@@ -25,6 +25,7 @@ from whim.errors import InvalidInputError
 from whim.files import write_atomic
 from whim.serve.http.keys import Keys
 from whim.serve.log.configs import config_histories
+from whim.serve.log.migrate import migrate
 from whim.serve.log.reader import LogReader, StoreError
 from whim.serve.log.store import DataLock
 from whim.version import __version__
@@ -160,6 +161,7 @@ def restore(folder: Path, data: Path, progress: Progress | None = None) -> Manif
         with _private_folder(data / "restored") as fresh:
             for name, expected in manifest.files.items():
                 _fetch(folder / name, fresh / name, expected)
+            migrate(fresh / LOG)  # of an older backup; which itself is what is kept
             _check_contents(fresh, manifest.rows, progress)
             for name in _FILES:  # the log last: without it there is no service's directory
                 if name in manifest.files:
