@@ -143,6 +143,10 @@ def test_the_openapi_document_is_the_same_but_for_descriptions(tmp_path: Path) -
         del document["info"]["version"]
     for name in ADDED:  # neither is required
         del found["components"]["schemas"]["ChangeTold"]["properties"][name]
+    for part in found["components"]["schemas"]["RankRequest"]["properties"]["eventId"]["anyOf"]:
+        if "maxLength" in part:  # longer ones are taken since
+            assert part["maxLength"] == 256
+            part["maxLength"] = 128
     assert found == before
 
 

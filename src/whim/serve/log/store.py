@@ -16,6 +16,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -27,6 +28,7 @@ from whim.serve.log import log_writer
 from whim.serve.log.log_writer import CLOSE, LENGTH
 from whim.serve.log.reader import UNREADABLE, LogReader, StoreError
 from whim.serve.log.rows import Change, Row
+from whim.serve.log.timing import Durations
 
 if sys.platform != "win32":
     import fcntl
@@ -87,6 +89,12 @@ class Store(LogReader):
         self._queued: list[_Batch] = []
         self._in_flight: list[_Batch] = []  # what the writer is committing
         self._scheduled = False
+        self.commits, self._sent_at = Durations(), 0.0
+
+    @property
+    def waiting(self) -> int:
+        """Rows that are not committed yet."""
+        return sum(len(rows) for rows, *_ in [*self._queued, *self._in_flight])
 
     @property
     def writer(self) -> int:
@@ -152,6 +160,7 @@ class Store(LogReader):
                 self._finish()
                 continue
             try:
+                self._sent_at = time.perf_counter()
                 body = _encode((rows, packed))
                 self._link.sendall(LENGTH.pack(len(body)) + body)
             except Exception as error:  # of any kind: those who wait must get an answer
@@ -176,6 +185,7 @@ class Store(LogReader):
             reason = str(error)
         if reason:
             self._fail(reason)
+        self.commits.add(time.perf_counter() - self._sent_at)
         self._finish()
         self.send()
 
@@ -289,7 +299,7 @@ class DataLock:
 
     def __init__(self, data: Path) -> None:
         try:
-            data.mkdir(parents=True, exist_ok=True)
+            data.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file = os.open(data / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StoreError(
