@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.crashes import CONFIG, SPACE, Service, Told, Worker
+from tests.crashes import CONFIG, Service, Told, Worker, check_prefix
 from whim.cli.app import app
 from whim.errors import InvalidInputError, WhimError
 from whim.serve import wire
@@ -30,7 +30,6 @@ from whim.serve.log.reader import LogReader, StoreError
 from whim.serve.log.rows import Kind, Row
 from whim.serve.log.store import Store
 from whim.serve.state.engine import Engine
-from whim.serve.state.space_state import SpaceState
 
 
 def decide(engine: Engine, first: int, last: int) -> None:
@@ -186,24 +185,7 @@ def test_a_backup_under_load_restores_to_a_prefix_of_the_log(tmp_path: Path) -> 
         for worker in crew:
             worker.join(30)
     restore(tmp_path / "b", tmp_path / "again")
-    assert_prefix(tmp_path / "again", data, acknowledged)
-
-
-def assert_prefix(restored: Path, data: Path, acknowledged: list[str]) -> None:
-    """Rows are the first ones of the log, and the state is what they alone teach."""
-    engine = Engine(restored)
-    try:
-        space, last = engine.space(SPACE), engine.seq
-        whole = SpaceState(space.state.config, space.state.version)
-        with contextlib.closing(LogReader(data / "log.db")) as live:
-            assert list(engine.store.rows()) == list(live.rows(0, last))
-            for row in live.rows(0, last, space.number):
-                whole.apply(row)
-        assert space.state.digest() == whole.digest()
-        for key in acknowledged:  # before the backup began
-            assert engine.store.decision(space.number, key) is not None
-    finally:
-        engine.close()
+    check_prefix(tmp_path / "again", data, acknowledged)
 
 
 # -- what is wrong ----------------------------------------------------------------------------
