@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from tests.captured import captured
 from tests.crashes import Service as Process
+from whim.cli import demo
 from whim.cli.app import app as cli
 from whim.client import AsyncClient
 from whim.errors import WhimError
@@ -446,3 +447,17 @@ def test_a_proxy_with_nginxs_defaults_opens_nothing(process: Process) -> None:
     assert " 403 " in answer.splitlines()[0]
     assert '"proxied"' in answer
     assert process.ask("GET", "/v1/spaces")[0] == 200
+
+
+def test_the_demo_has_settings_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, str]] = []
+    monkeypatch.setenv("WHIM_HOST", "0.0.0.0")
+    monkeypatch.setenv("WHIM_FIRST_KEY", TOKEN)
+    monkeypatch.setenv("WHIM_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(demo.subprocess, "Popen", lambda *a, **more: given.append(more["env"]))
+    monkeypatch.setattr(demo, "_address", lambda process, log: "http://x")
+    monkeypatch.setattr(demo, "_stop", lambda process: None)
+    with demo._service(tmp_path, tmp_path / "data", 0):
+        pass
+    assert {name for name in given[0] if name.startswith("WHIM_")} == {"WHIM_CACHE_DIR"}
+    assert given[0]["PATH"] == os.environ["PATH"]
