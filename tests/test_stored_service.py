@@ -147,6 +147,10 @@ def test_the_openapi_document_is_the_same_but_for_descriptions(tmp_path: Path) -
         del found["components"]["schemas"]["Health"]["properties"][name]
     for name in ("Check", "ClockHealth"):
         del found["components"]["schemas"][name]
+    for part in found["components"]["schemas"]["RankRequest"]["properties"]["eventId"]["anyOf"]:
+        if "maxLength" in part:  # longer ones are taken since
+            assert part["maxLength"] == 256
+            part["maxLength"] = 128
     assert found == before
 
 

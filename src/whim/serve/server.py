@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 import time
@@ -14,9 +15,11 @@ from types import FrameType
 import uvicorn
 
 from whim.serve.app import make
+from whim.serve.http.first_key import make_first_key
 from whim.serve.http.guard import refuse_open
 from whim.serve.http.keys import Keys
 from whim.serve.http.service import Service
+from whim.serve.logging import get as get_log
 from whim.serve.logging import set_up
 from whim.serve.settings import ConfigError, Settings, is_loopback
 
@@ -67,7 +70,8 @@ async def _serve(
 ) -> int:
     service = Service(settings)
     config = uvicorn.Config(
-        make(service), log_config=None, access_log=settings.access_log, server_header=False,
+        make(service), log_config=None, server_header=False,
+        access_log=False, proxy_headers=False,  # the application does both, as it is configured
         timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)), lifespan="on",
         backlog=2048, h11_max_incomplete_event_size=1 << 16, timeout_keep_alive=30,
     )  # fmt: skip
@@ -121,9 +125,28 @@ def _listen(settings: Settings) -> socket.socket:
 
 def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> int:
     """Serve until a signal ends it; the exit code. ``ready`` gets the address, once it listens."""
-    data = Path(settings.data)
-    refuse_open(settings, Keys(data / "keys.json"))
     set_up(settings)
+    data, mask = Path(settings.data), os.umask(0o077)  # what is made is for its owner alone
+    try:
+        keys = Keys(data / "keys.json")
+        if make_first_key(settings, keys, os.environ):
+            get_log("whim").info("the first key was made of the secret", key_name="first")
+        refuse_open(settings, keys)
+        _warn_if_open(data)
+        return _run(settings, ready)
+    finally:
+        os.umask(mask)
+
+
+def _warn_if_open(data: Path) -> None:
+    """Say so where others of this machine may read what an earlier version made."""
+    if os.name == "posix" and data.is_dir() and data.stat().st_mode & 0o077:
+        get_log("whim").warning(
+            "others of this machine may read the data: chmod -R go= it", data=str(data)
+        )
+
+
+def _run(settings: Settings, ready: Callable[[str], None] | None) -> int:
     listening = _listen(settings)
     # uvicorn raises the signal that stopped it again when all is done; it has done its work
     before = {sign: signal.signal(sign, lambda *_: None) for sign in _STOPS}

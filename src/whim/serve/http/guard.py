@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 COOKIE = "whim_key"
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 _SAFE = frozenset(("GET", "HEAD"))
+_FORWARDED = frozenset((
+    b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto",
+    b"x-real-ip",
+))  # fmt: skip
 
 
 def token_of(headers: dict[bytes, bytes]) -> tuple[str | None, bool]:
@@ -62,6 +66,7 @@ def admit(
                 )  # fmt: skip
             if not key.allows(wanted):
                 raise ProblemError(403, "scope", f"the key must have the scope {wanted}.")
+            scope["key_name"] = key.name  # for the access log
             if by_browser and scope["method"] not in _SAFE:
                 _same_origin(headers)
         else:
@@ -84,11 +89,22 @@ def refuse_open(settings: Settings, keys: Keys) -> None:
             f"host must be a loopback address while there are no keys, got {settings.host!r}: "
             "make one with `whim keys make`."
         )
+    if settings.trusted_proxies and not keys.any:
+        raise ConfigError(
+            "trusted_proxies must be empty while there are no keys, got "
+            f"{len(settings.trusted_proxies)}: make one with `whim keys make`."
+        )
 
 
 def _local(service: Service, scope: Scope, headers: dict[bytes, bytes]) -> None:
     if not service.loopback:
         raise ProblemError(401, "no_key", "a key must be made first: whim keys make.")
+    # a proxy on this machine would let in everybody; many speak HTTP/1.0 and say nothing else
+    if scope["http_version"] == "1.0" or not _FORWARDED.isdisjoint(headers):
+        raise ProblemError(
+            403, "proxied", "without keys a request must come from this machine and through no "
+            "proxy, and use HTTP/1.1: make a key with `whim keys make`.",
+        )  # fmt: skip
     named = str(headers.get(b"host", b"localhost"), "latin-1")
     if named != service.last_host:  # mostly the same one
         try:

@@ -69,6 +69,10 @@ _Listed = list[Key]
 _Mark = tuple[int, int, int, int]
 
 
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -159,7 +163,7 @@ class Keys:
             came = scopes if isinstance(scopes, str) else wrong[0] if wrong else "none"
             raise InvalidInputError(f"scopes must be among {', '.join(SCOPES)}, got {came!r}.")
         token = "whim_" + secrets.token_urlsafe(32)
-        made = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        made = _now()
         ordered = [scope for scope in SCOPES if scope in scopes]
         with self._locked():
             kept, _ = self._read()
@@ -168,6 +172,14 @@ class Keys:
             new = _Stored(name, ordered, made, False, _hash(token))  # type: ignore[arg-type]
             self._write([*kept, new])
         return token
+
+    def make_first(self, token: str) -> bool:
+        """Make the key ``first`` with a token that is known already, if there is none at all."""
+        with self._locked():
+            kept, _ = self._read()
+            if not kept:
+                self._write([_Stored("first", ["admin"], _now(), False, _hash(token))])
+        return not kept
 
     def revoke(self, name: str) -> None:
         """Revoke a key; its name stays taken."""
@@ -217,7 +229,7 @@ class Keys:
     def _locked(self) -> Iterator[None]:
         """One writer at a time, among processes too."""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = os.open(
                 self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600
             )

@@ -53,6 +53,10 @@ class Metrics(Collector):
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
+    def add(self, collector: Collector) -> None:
+        """Have what another one collects rendered as well."""
+        self._registry.register(collector)
+
     # -- what happens -------------------------------------------------------------------------
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:

@@ -22,7 +22,7 @@ from whim.serve.starter import personalizer_config
 from whim.serve.state.space import ConflictError, probability
 
 _DEEPEST = 16
-_Id = Annotated[str, Meta(min_length=1, max_length=128)]
+_Id = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class Action(Struct, forbid_unknown_fields=True):

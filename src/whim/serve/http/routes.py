@@ -141,7 +141,8 @@ class Endpoint:
     def _failed(self, service: Service, error: Exception, scope: Scope) -> Reply:
         problem = problem_of(error)
         if problem is None:
-            service.log.error("fault", path=scope["path"], exc_info=error)
+            where = {"path": scope["path"], "request_id": scope.get("request_id")}
+            service.log.error("fault", **where, exc_info=error)
             problem = ProblemError(500, "fault", "a fault of the service; its log has the details.")
         return failure(problem)
 

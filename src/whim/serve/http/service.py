@@ -17,6 +17,7 @@ from whim.serve.http.keys import Keys
 from whim.serve.http.limits import Rates
 from whim.serve.http.metrics import Metrics
 from whim.serve.http.problems import ProblemError
+from whim.serve.http.runtime_metrics import RuntimeMetrics
 from whim.serve.jobs.background import Background, Job
 from whim.serve.jobs.webhooks import Webhooks
 from whim.serve.log.reader import StoreError
@@ -30,6 +31,7 @@ from whim.serve.state.served import ServedChanges
 from whim.serve.state.space import DecisionRequest
 
 _TICK = 0.25  # seconds: the longest that an ended waiting stays open
+_LAG_SECONDS = 0.1  # between looks at how late the event loop is
 _AT_ONCE = 100  # waitings that are ended before others have their turn
 _WHATIFS = 4  # that may wait
 _SCRAPE_SECONDS = 1.0  # after which metrics are shown with the totals of the scrape before
@@ -47,6 +49,8 @@ class Service:
         self.keys = Keys(self.data / "keys.json")
         self.rates = Rates(settings.rate, settings.burst) if settings.rate else None
         self.metrics = Metrics()
+        self._runtime = RuntimeMetrics(self)
+        self.metrics.add(self._runtime)
         self.engine: Engine
         self.background: Background
         self.document = b""  # OpenAPI, set by the application
@@ -69,6 +73,7 @@ class Service:
         """Begin to read the log; ``opened`` is set when that has ended, even by an error."""
         self._loop = asyncio.get_running_loop()
         self._spawn(self._open())
+        self._spawn(self._watch_lag())
 
     async def _open(self) -> None:
         began = time.perf_counter()
@@ -279,6 +284,17 @@ class Service:
             bells.discard(bell)
             if not bells:
                 self._bells.pop(name, None)
+
+    def webhook_lags(self) -> dict[str, float]:
+        """By host, the age in seconds of the oldest change that is not delivered yet."""
+        return {} if self._hooks is None else self._hooks.lags()
+
+    async def _watch_lag(self) -> None:
+        """Measure how late the event loop is: what runs too long makes everybody wait."""
+        while True:
+            due = self._loop.time() + _LAG_SECONDS
+            await asyncio.sleep(_LAG_SECONDS)
+            self._runtime.loop_lag.add(max(0.0, self._loop.time() - due))
 
     async def _tick(self) -> None:
         said = held = False

@@ -16,6 +16,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -98,6 +99,7 @@ class Webhooks:
         self._client, self._own = client, client is None
         self._log = get("webhooks")
         self._hooks = [_Hook(one, _secret(i, one)) for i, one in enumerate(settings.webhooks)]
+        self._sending: dict[tuple[str, str], tuple[str, str]] = {}  # by lane: host, time of change
         self._lanes: dict[tuple[str, str], tuple[asyncio.Task[None], asyncio.Event]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
@@ -255,8 +257,25 @@ class Webhooks:
         except sqlite3.Error as error:  # it goes on, and may send again after a restart
             self._log.error("cursor not kept", host=hook.host, space=space, reason=str(error))
 
+    def lags(self) -> dict[str, float]:
+        """By host, the age in seconds of the oldest change that is not delivered yet."""
+        lags = {str(hook.host): 0.0 for hook in self._hooks}
+        for host, at in self._sending.values():
+            age = self._clock() - datetime.fromisoformat(at).timestamp()
+            lags[host] = max(lags[host], age)
+        return lags
+
     async def _deliver(self, hook: _Hook, space: str, item: _Item) -> bool:
         """Send until it is taken; False if nothing more is wanted there."""
+        lane = hook.id, space
+        if "at" in item.change:
+            self._sending[lane] = str(hook.host), item.change["at"]
+        try:
+            return await self._send(hook, space, item)
+        finally:
+            self._sending.pop(lane, None)
+
+    async def _send(self, hook: _Hook, space: str, item: _Item) -> bool:
         body = msgspec.json.encode({"type": "change", "change": item.change})
         attempt = 0
         while not hook.gone.is_set():

@@ -15,6 +15,7 @@ import math
 import os
 import sqlite3
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -27,6 +28,7 @@ from whim.serve.log.link import end_writer, read_reply, start_writer
 from whim.serve.log.log_writer import LENGTH
 from whim.serve.log.reader import UNREADABLE, LogReader, StoreError
 from whim.serve.log.rows import Change, Row
+from whim.serve.log.timing import Durations
 
 if sys.platform != "win32":
     import fcntl
@@ -106,6 +108,12 @@ class Store(LogReader):
         self._sent = 0  # commits that were begun
         self._scheduled = False
         self._watchdog: asyncio.TimerHandle | None = None
+        self.commits, self._sent_at = Durations(), 0.0
+
+    @property
+    def waiting(self) -> int:
+        """Rows that are not committed yet."""
+        return sum(len(rows) for rows, *_ in [*self._queued, *self._in_flight])
 
     @property
     def writer(self) -> int:
@@ -226,6 +234,7 @@ class Store(LogReader):
                 self._finish()
                 continue
             try:
+                self._sent_at = time.perf_counter()
                 body = _encode((rows, packed))
                 self._unsent = memoryview(LENGTH.pack(len(body)) + body)
                 self._push()
@@ -281,6 +290,7 @@ class Store(LogReader):
         self._unsent = memoryview(b"")
         if reason:
             self._fail(reason)
+        self.commits.add(time.perf_counter() - self._sent_at)
         self._finish()
         self.send()
 
@@ -349,7 +359,7 @@ class DataLock:
 
     def __init__(self, data: Path) -> None:
         try:
-            data.mkdir(parents=True, exist_ok=True)
+            data.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file = os.open(data / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StoreError(

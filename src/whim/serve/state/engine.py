@@ -18,6 +18,7 @@ import msgspec
 
 from whim.serve import wire
 from whim.serve.log.configs import config_histories
+from whim.serve.log.migrate import migrate
 from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import Change, ConfigRow, Kind, Row
 from whim.serve.log.store import DataLock, Limits, OnCommit, Packed, Store, pack_changes
@@ -61,6 +62,7 @@ class Engine:
         with contextlib.ExitStack() as opened:
             self._lock = DataLock(data)
             opened.callback(self._lock.release)
+            migrate(data / "log.db")
             self.store = Store(data / "log.db", on_commit, limits)
             opened.callback(self.store.close)
             self._snapshots = Snapshots(data / "snapshots.db")
