@@ -23,6 +23,7 @@ from whim.serve.log.rows import Change, ConfigRow, Kind, Row
 from whim.serve.log.store import DataLock, OnCommit, Packed, Store, pack_changes
 from whim.serve.state import recovery
 from whim.serve.state.known import KnownDecisions
+from whim.serve.state.limits import Limits
 from whim.serve.state.policy import as_logged
 from whim.serve.state.snapshots import Snapshots
 from whim.serve.state.space import ConflictError, DecisionRequest, NotFoundError, Space
@@ -47,8 +48,9 @@ class Engine:
         *,
         on_commit: OnCommit | None = None,
         clock: Callable[[], int] = time.time_ns,
+        limits: Limits | None = None,
     ) -> None:
-        self._clock = clock
+        self._clock, self._limits = clock, limits
         self.spaces: dict[str, Space] = {}
         self._wanted: dict[int, ConfigRow] = {}  # the configuration requested last, by number
         self._in_force: dict[int, ConfigRow] = {}
@@ -81,7 +83,7 @@ class Engine:
         count = recovery.advance_all(self.store, states, self._wanted.keys())
         for number, state in states.items():
             name = self._in_force[number].name
-            self.spaces[name] = Space(number, name, state)
+            self.spaces[name] = Space(number, name, state, self._limits)
         return count
 
     # -- time, order, commits -----------------------------------------------------------------
@@ -146,6 +148,10 @@ class Engine:
         """The name of a space by its number, retired or not."""
         return self._wanted[number].name
 
+    def was_retired(self, name: str) -> bool:
+        """Whether there was a space of that name, and there is none now."""
+        return name not in self.spaces and any(row.name == name for row in self._wanted.values())
+
     def info(self, name: str) -> Info:
         """What is known about a space."""
         space = self.space(name)
@@ -157,7 +163,7 @@ class Engine:
         return Info(
             name=name, version=state.version, config=state.config, wanted=wanted, failed=failed,
             rebuilding=wanted != state.version and failed is None,
-            arms=len(state.policy.arms), waiting=len(state.pending), steps=state.policy.step,
+            arms=state.n_arms, waiting=len(state.pending), steps=state.policy.step,
         )  # fmt: skip
 
     def create(self, name: str, config: wire.SpaceConfig, token: Any = None) -> Space:
@@ -172,7 +178,7 @@ class Engine:
         config_row = ConfigRow(name, 1, config)
         row = self._config_row(self.made, Kind.CONFIG, config_row)
         state.seq = row.seq
-        space = self.spaces[name] = Space(self.made, name, state)
+        space = self.spaces[name] = Space(self.made, name, state, self._limits)
         self._wanted[space.number] = self._in_force[space.number] = config_row
         self._commit(space, [row], [], token)
         return space
@@ -253,8 +259,9 @@ class Engine:
         space = self._writable(name)
         self._must_exist(space, body.decision_id)
         row, state, changes = space.reward(body, self.seq + 1, self.now())
-        self.seq += 1
-        self._commit(space, [row], changes, token)
+        if row is not None:
+            self.seq += 1
+        self._commit(space, [] if row is None else [row], changes, token)
         return state
 
     def _must_exist(self, space: Space, key: str) -> None:
