@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import uvicorn
 
 from whim.serve.app import make
+from whim.serve.http.connections import Connections
 from whim.serve.http.guard import refuse_open
 from whim.serve.http.keys import Keys
 from whim.serve.http.service import Service
@@ -35,10 +38,12 @@ async def _serve(
     settings: Settings, listening: socket.socket, ready: Callable[[str], None] | None
 ) -> int:
     service = Service(settings)
+    service.metrics.connections = connections = Connections(settings)
     config = uvicorn.Config(
         make(service), log_config=None, access_log=settings.access_log, server_header=False,
+        http=cast("Any", connections.protocol), ws="none",
         timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)), lifespan="on",
-        backlog=2048, h11_max_incomplete_event_size=1 << 16, timeout_keep_alive=30,
+        backlog=2048, timeout_keep_alive=math.ceil(settings.idle_seconds),
     )  # fmt: skip
     server = _Server(config)
     server.service = service
@@ -55,9 +60,10 @@ async def _serve(
         if ready is not None:
             ready(_address(settings, listening))
 
-    watching = asyncio.ensure_future(watch())
+    watching = [asyncio.ensure_future(watch()), asyncio.ensure_future(connections.watch())]
     await server.serve(sockets=[listening])
-    watching.cancel()
+    for task in watching:
+        task.cancel()
     return 1 if service.problem is not None else 0
 
 

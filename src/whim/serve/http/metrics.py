@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from whim.serve.wire import RewardState
 
 if TYPE_CHECKING:
+    from whim.serve.http.connections import Connections
     from whim.serve.state.engine import Engine
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -40,6 +41,7 @@ class Metrics(Collector):
         self, engine: Engine | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.engine = engine
+        self.connections: Connections | None = None
         self._clock = clock
         self._snapshot_at = clock()
         self._requests: dict[tuple[str, str, int], list[float]] = {}
@@ -97,6 +99,8 @@ class Metrics(Collector):
         if self.engine is not None:
             yield from self._of_spaces(self.engine)
             yield from self._of_the_log(self.engine)
+        if self.connections is not None:
+            yield from _of_connections(self.connections)
         yield self._of_requests()
         webhooks = CounterMetricFamily(
             "whim_webhooks_total", "Attempts to deliver a change.", labels=["outcome"]
@@ -115,6 +119,11 @@ class Metrics(Collector):
         rewards = CounterMetricFamily(
             "whim_rewards_total", "Rewards that came.", labels=["space", "state"]
         )
+        guarded = CounterMetricFamily(
+            "whim_rewards_guarded_total",
+            "Rewards refused or clipped by the range, or not logged, since the start.",
+            labels=["space", "outcome"],
+        )
         changes = CounterMetricFamily(
             "whim_changes_total", "Changes of interest detected since the start.", labels=by_space
         )
@@ -130,11 +139,13 @@ class Metrics(Collector):
                 decisions.add_metric([label, mode], counts.get(f"decisions_{mode}", 0))
             for reward_state in RewardState:
                 rewards.add_metric([label, reward_state], counts.get(f"rewards_{reward_state}", 0))
+            for outcome, count in space.guard.counts.items():
+                guarded.add_metric([label, outcome], count)
             changes.add_metric([label], self._changes.get(name, 0))
             steps.add_metric([label], state.policy.step)
             waiting.add_metric([label], len(state.pending))
             arms.add_metric([label], len(state.policy.arms))
-        return [decisions, rewards, changes, steps, waiting, arms]
+        return [decisions, rewards, guarded, changes, steps, waiting, arms]
 
     def _of_the_log(self, engine: Engine) -> list[Metric]:
         rows = CounterMetricFamily("whim_log_rows_total", "Rows of the log.", value=engine.seq)
@@ -161,6 +172,16 @@ class Metrics(Collector):
                 buckets.append((bound, total))
             family.add_metric([_label(route), method, str(status)], buckets, series[-1])
         return family
+
+
+def _of_connections(connections: Connections) -> list[Metric]:
+    ended = CounterMetricFamily(
+        "whim_connections_ended_total", "Connections closed by a limit.", labels=["reason"]
+    )
+    ended.add_metric(["too_many"], connections.refused)
+    ended.add_metric(["too_slow"], connections.timed_out)
+    now = GaugeMetricFamily("whim_connections", "Open now.", value=len(connections.open))
+    return [now, ended]
 
 
 def _label(text: str) -> str:
