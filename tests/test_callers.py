@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import socket
@@ -21,6 +22,9 @@ from whim.errors import InvalidInputError
 from whim.serve import wire
 from whim.serve.http.keys import Keys
 from whim.serve.http.limits import Attempts, Rates
+from whim.serve.http.problems import ProblemError
+from whim.serve.http.routes import Buffers, read
+from whim.serve.http.turns import Turns
 from whim.serve.log.rows import Kind
 from whim.serve.state.engine import Engine
 from whim.serve.state.limits import FullError, LimitError, Limits
@@ -170,6 +174,54 @@ def test_a_sum_has_so_many_rewards(engine: Engine, clock: Clock) -> None:
     clock.now += 6 * SECOND
     engine.tick()
     assert engine.space("s").state.stats.arms["a"].total == 3.0
+
+
+def test_bodies_on_their_way_are_bounded_together() -> None:
+    buffers = Buffers(1000)
+
+    def sender(*parts: bytes) -> Any:
+        left = list(parts)
+
+        async def receive() -> dict[str, Any]:
+            await asyncio.sleep(0)
+            part = left.pop(0)
+            return {"type": "http.request", "body": part, "more_body": bool(left)}
+
+        return receive
+
+    async def two() -> list[Any]:
+        parts = [b"x" * 200] * 4
+        both = (read({}, sender(*parts), 10_000, buffers) for _ in range(2))
+        return await asyncio.gather(*both, return_exceptions=True)
+
+    first, second = asyncio.run(two())
+    refused = first if isinstance(first, ProblemError) else second
+    assert (refused.status, refused.problem.code) == (503, "busy")
+    assert "at most 1000 bytes" in str(refused)
+    assert len(asyncio.run(read({}, sender(b"x" * 500, b"x" * 500), 10_000, buffers))) == 1000
+
+
+def test_slices_of_long_work_leave_turns_to_others() -> None:
+    async def counted() -> tuple[int, int]:
+        turns, ticks = Turns(), 0
+
+        async def others() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        async def large() -> None:
+            for _ in range(50):
+                await turns.run(lambda: seen.append(ticks))
+
+        seen: list[int] = []
+        other = asyncio.ensure_future(others())
+        await asyncio.gather(large(), large(), large())
+        other.cancel()
+        return len(seen), len(set(seen))
+
+    assert asyncio.run(counted()) == (150, 150)  # never two of them in one turn
 
 
 # -- rewards ----------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ errors, metrics.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
@@ -148,11 +149,12 @@ class Endpoint:
             if route.entries is not None:
                 charge(service, scope, key, route.entries(call.body))
             return await route.handler(service, call)
-        async with service.turns.large:
-            call.body = await service.turns.run(lambda: decode(raw))
-            if route.entries is not None:
-                charge(service, scope, key, route.entries(call.body))
-            return await route.handler(service, call)
+        with service.buffers.holding(len(raw)):  # until its turn has come
+            async with service.turns.large:
+                call.body = await service.turns.run(lambda: decode(raw))
+                if route.entries is not None:
+                    charge(service, scope, key, route.entries(call.body))
+                return await route.handler(service, call)
 
     def _failed(self, service: Service, error: Exception, scope: Scope) -> Reply:
         problem = problem_of(error)
@@ -181,7 +183,7 @@ async def answer(send: Send, reply: Reply, *, head: bool = False) -> None:
 
 
 class Buffers:
-    """Bytes of bodies that have come in part, of all callers together; at most ``most``."""
+    """Bytes of bodies on their way, or large and waiting for their turn; at most ``most``."""
 
     def __init__(self, most: int) -> None:
         self._most, self._used = most, 0
@@ -198,6 +200,15 @@ class Buffers:
     def free(self, size: int) -> None:
         """They are whole, or given up."""
         self._used -= size
+
+    @contextlib.contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Count so many for a while."""
+        self.add(size)
+        try:
+            yield
+        finally:
+            self.free(size)
 
 
 async def read(headers: dict[bytes, bytes], receive: Receive, most: int, buffers: Buffers) -> bytes:

@@ -265,7 +265,7 @@ class Engine:
         return state
 
     def _must_exist(self, space: Space, key: str) -> None:
-        if key not in space.state.pending and self._known.find(space, key) is None:
+        if key not in space.state.pending and not self._known.exists(space, key):
             raise NotFoundError(f"$.decision_id must be a decision of {space.name}, got {key!r}.")
 
     def activate(self, name: str, key: str, token: Any = None) -> bool:

@@ -198,7 +198,9 @@ class Space:
     def _within_limits(self, requests: list[DecisionRequest]) -> list[DecisionRequest]:
         """Those that are not refused for their size, or because too many wait already."""
         most, waiting = self._limits.max_waiting, len(self.state.pending)
-        room = max(0, most - waiting)
+        room, largest = max(0, most - waiting), self._limits.max_values // self.features
+        if len(requests) <= room and all(len(r.body.candidates) <= largest for r in requests):
+            return requests
         for one in requests[room:]:
             one.error = FullError(
                 f"at most {most} decisions of {self.name} may wait for a reward (max_waiting), "
@@ -290,7 +292,8 @@ class Space:
 
     def make_room(self, bodies: list[wire.DecisionBody], seconds: float) -> bool:
         """Get memory for the new arms of decisions, for so long; False: call again."""
-        room = self._most_arms - self.state.n_arms
+        once = len(bodies) * (self._limits.max_new_arm_bytes // self._arm_bytes)
+        room = min(self._most_arms - self.state.n_arms, once)  # or they will be refused
         ids = {c.id if type(c) is wire.Candidate else c for body in bodies for c in body.candidates}
         new = self.state.count_new(ids)
         return not 0 < new <= room or self.state.policy.make_room(new, seconds)
