@@ -236,9 +236,9 @@ async def _job(request: Request) -> Response:
 
 
 def _job_of(request: Request) -> Job | None:
-    """The what-if of an address, if it is one of the space's own."""
-    job = _service(request).job(request.path_params["job"])
-    return job if job is not None and job.space == request.path_params["space"] else None
+    """The what-if of an address, if the key is for its space."""
+    job, key = _service(request).job(request.path_params["job"]), request.scope.get("whim.key")
+    return None if job is None or (key is not None and not key.reaches(job.space)) else job
 
 
 async def _job_series(request: Request) -> Response:

@@ -229,9 +229,9 @@ async def begin_whatif(service: Service, call: Call) -> bodies.Begun:
 
 async def show_whatif(service: Service, call: Call) -> Job:
     """Progress and result of a what-if."""
-    name = service.engine.space(call.params["space"]).name
+    service.engine.space(call.params["space"])
     job = service.job(call.params["job"])
-    if job is None or job.space != name:
+    if job is None or (call.key is not None and not call.key.reaches(job.space)):
         raise ProblemError(404, "not_found", "job must be a what-if that is still stored.")
     return job
 
