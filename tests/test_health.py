@@ -27,7 +27,14 @@ from whim.serve.http.service import Service as LiveService
 from whim.serve.jobs.background import Background
 from whim.serve.jobs.worker import Task, WorkerDiedError, WorkerError
 from whim.serve.log.rows import Row
-from whim.serve.log.store import Commit, Limits, QueueFullError, Store, StoreError, pack_changes
+from whim.serve.log.store import (
+    Commit,
+    CommitLimits,
+    QueueFullError,
+    Store,
+    StoreError,
+    pack_changes,
+)
 from whim.serve.logging import set_up
 from whim.serve.server import _loop, drain_seconds
 from whim.serve.settings import Settings
@@ -113,7 +120,7 @@ def process(tmp_path: Path, **settings: Any) -> Service:
 @pytest.mark.parametrize("size", [10, 3_000_000])
 def test_a_commit_that_does_not_end_in_time_fails_the_log(tmp_path: Path, size: int) -> None:
     commits: list[Commit] = []
-    store = Store(tmp_path / "log.db", commits.append, Limits(0.5))
+    store = Store(tmp_path / "log.db", commits.append, CommitLimits(0.5))
 
     async def work() -> None:
         store.attach(asyncio.get_running_loop())
@@ -143,7 +150,7 @@ def test_a_commit_that_does_not_end_in_time_fails_the_log(tmp_path: Path, size: 
 @LINUX
 def test_a_commit_that_is_slow_but_ends_in_time_is_no_failure(tmp_path: Path) -> None:
     commits: list[Commit] = []
-    store = Store(tmp_path / "log.db", commits.append, Limits(0.8))
+    store = Store(tmp_path / "log.db", commits.append, CommitLimits(0.8))
     body = b"x" * 3_000_000
 
     async def work() -> None:

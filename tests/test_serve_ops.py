@@ -401,7 +401,8 @@ def test_hostile_names_are_escaped():
             policy=SimpleNamespace(step=3, arms=[]),
             pending={},
             seq=1,
-        )
+        ),
+        guard=SimpleNamespace(counts={}),
     )
     names = ['a"} 1\nwhim_arms{space="b', "back\\slash", "\ud800"]
     engine = SimpleNamespace(

@@ -151,7 +151,19 @@ def test_the_openapi_document_is_the_same_but_for_descriptions(tmp_path: Path) -
         if "maxLength" in part:  # longer ones are taken since
             assert part["maxLength"] == 256
             part["maxLength"] = 128
+    _without_added_by_limits(found, before)
     assert found == before
+
+
+def _without_added_by_limits(found: Any, before: Any) -> None:
+    """A range of rewards, the space of a what-if, a space that was retired, activation's scope."""
+    schemas, personalizer = found["components"]["schemas"], "/personalizer/v1.0"
+    del schemas["RewardRange"], schemas["RewardRules"]["properties"]["range"]
+    del schemas["Job"]["properties"]["space"]
+    del found["paths"][f"{personalizer}/rank"]["post"]["responses"]["404"]
+    activate = f"{personalizer}/events/{{event}}/activate"
+    assert before["paths"][activate]["post"]["security"][0] == {"bearer": ["reward"]}
+    before["paths"][activate]["post"]["security"] = [{"bearer": ["decide"]}, {"header": ["decide"]}]
 
 
 def test_paths_that_the_documentation_named_still_lead_there() -> None:

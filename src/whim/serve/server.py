@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import os
 import signal
 import socket
@@ -11,10 +12,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import Any, cast
 
 import uvicorn
 
 from whim.serve.app import make
+from whim.serve.http.connections import Connections
 from whim.serve.http.first_key import make_first_key
 from whim.serve.http.guard import refuse_open
 from whim.serve.http.keys import Keys
@@ -69,11 +72,13 @@ async def _serve(
     settings: Settings, listening: socket.socket, ready: Callable[[str], None] | None
 ) -> int:
     service = Service(settings)
+    service.metrics.connections = connections = Connections(settings)
     config = uvicorn.Config(
         make(service), log_config=None, server_header=False,
         access_log=False, proxy_headers=False,  # the application does both, as it is configured
+        http=cast("Any", connections.protocol), ws="none",
         timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)), lifespan="on",
-        backlog=2048, h11_max_incomplete_event_size=1 << 16, timeout_keep_alive=30,
+        backlog=2048, timeout_keep_alive=math.ceil(settings.idle_seconds),
     )  # fmt: skip
     server = _Server(config)
     server.service = service
@@ -90,9 +95,10 @@ async def _serve(
         if ready is not None:
             ready(_address(settings, listening))
 
-    watching = asyncio.ensure_future(watch())
+    watching = [asyncio.ensure_future(watch()), asyncio.ensure_future(connections.watch())]
     await server.serve(sockets=[listening])
-    watching.cancel()
+    for task in watching:
+        task.cancel()
     return 1 if service.problem is not None else 0
 
 

@@ -40,7 +40,10 @@ class Webhook(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
 
 
 class Settings(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """How the service runs. ``port`` 0 is any that is free; ``rate`` 0 is no limit."""
+    """How the service runs. ``port`` 0 is any that is free; ``rate`` 0 is no limit.
+
+    What begins with ``max_`` bounds what callers can make the service hold or compute.
+    """
 
     data: _Text = "whim-data"
     host: Annotated[str, Meta(min_length=1, max_length=255)] = "127.0.0.1"
@@ -63,6 +66,20 @@ class Settings(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     clock_jump_seconds: Annotated[float, Meta(ge=1, le=1e9)] = 60.0
     trusted_proxies: Annotated[list[_Text], Meta(max_length=1000)] = []  # addresses or networks
     first_key_file: _Text | None = None  # whose content becomes the first key
+    max_buffered: Annotated[int, Meta(ge=1024, le=2**40)] = 64 * 1024 * 1024  # bodies half sent
+    max_header_bytes: Annotated[int, Meta(ge=1024, le=2**24)] = 32 * 1024
+    max_connections: Annotated[int, Meta(ge=16, le=10**6)] = 1000
+    header_seconds: _Seconds = 10.0
+    body_seconds: _Seconds = 30.0
+    idle_seconds: _Seconds = 30.0
+    max_arms: Annotated[int, Meta(ge=1, le=10**8)] = 20_000  # this and what follows: of a space
+    max_arm_bytes: Annotated[int, Meta(ge=1024, le=2**50)] = 2**30
+    max_new_arm_bytes: Annotated[int, Meta(ge=1024, le=2**50)] = 2**27
+    max_waiting: Annotated[int, Meta(ge=1, le=10**9)] = 1_000_000
+    max_values: Annotated[int, Meta(ge=1, le=10**9)] = 250_000  # of one decision
+    max_batch_values: Annotated[int, Meta(ge=1, le=10**9)] = 2_000_000
+    max_rewards: Annotated[int, Meta(ge=1, le=10**6)] = 1000
+    wrong_keys: Annotated[int, Meta(ge=1, le=10**9)] = 1000  # a minute, from one address
 
 
 def load(

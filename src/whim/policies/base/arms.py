@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -47,6 +48,7 @@ class ArmArrays:
     restarts_all: ClassVar[bool] = False  # whether what it reports and restarts is all arms
 
     _params: dict[str, Any]
+    _written = 0  # rows up to which spare ones have memory already
     # the state as kernels take it, and the kernels of live calls, until an array is replaced
     _bound: Any = None
     _choose_kernel: FastCall | None = None
@@ -118,7 +120,7 @@ class ArmArrays:
             new = np.zeros((capacity, *prior.shape), prior.dtype)
             new[: len(old)] = old
             setattr(self, name, new)
-        self._capacity = capacity
+        self._capacity, self._written = capacity, 0
         self._unbind()
         self._out = np.zeros((capacity, 3))
         self._plays += [0] * (capacity - len(self._plays))
@@ -145,6 +147,27 @@ class ArmArrays:
     def arms(self) -> list[ArmId]:
         """The live arms, in the order in which they were added."""
         return list(self._table.slot_of)
+
+    def reserve(self, arms: int) -> None:
+        """Have addresses for so many arms, though no memory yet: adding them moves no array."""
+        self._reserve(arms)
+
+    def make_room(self, arms: int, seconds: float) -> bool:
+        """Have the system give memory for so many more arms, for so long; False: call again."""
+        until, used = time.perf_counter() + seconds, len(self._table.id_of)
+        self._reserve(used + arms)
+        for row in range(max(used, self._written), used + arms):
+            for name in self._priors:
+                getattr(self, name)[row] = 0  # spare: the arm that gets it starts with its prior
+            self._written = row + 1
+            if time.perf_counter() > until:
+                break
+        return self._written >= used + arms
+
+    @property
+    def arm_bytes(self) -> int:
+        """Bytes of memory that the rows of one arm take."""
+        return max(1, sum(prior.nbytes for prior in self._priors.values()))
 
     @property
     def step(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from typing import Any
 
 import msgspec
@@ -11,16 +12,16 @@ import msgspec
 from whim.errors import WhimError
 from whim.serve import wire
 from whim.serve.http import bodies
+from whim.serve.http.guard import must_reach
 from whim.serve.http.metrics import CONTENT_TYPE
 from whim.serve.http.problems import Failure, Problem, ProblemError, problem_of
 from whim.serve.http.routes import Call, Query, Reply, Route
 from whim.serve.http.service import Service
+from whim.serve.http.turns import SLICE
 from whim.serve.jobs.background import Job
-from whim.serve.state.space import DecisionRequest
 from whim.serve.state.views import Info, arm_views
 
 _json = msgspec.json.encode
-_AT_ONCE = 32  # of a batch, before others have their turn
 _SPACE = "/v1/spaces/{space}"
 _get, _post = (functools.partial(Route, method) for method in ("GET", "POST"))
 
@@ -30,13 +31,15 @@ _get, _post = (functools.partial(Route, method) for method in ("GET", "POST"))
 
 async def list_spaces(service: Service, call: Call) -> bodies.SpaceList:
     """List the spaces."""
-    return bodies.SpaceList([service.engine.info(name) for name in service.engine.names])
+    names = [n for n in service.engine.names if call.key is None or call.key.reaches(n)]
+    return bodies.SpaceList([service.engine.info(name) for name in names])
 
 
 async def create_space(service: Service, call: Call) -> Info:
     """Make a space."""
     fields = {name: getattr(call.body, name) for name in wire.SpaceConfig.__struct_fields__}
     name = call.body.name
+    must_reach(call.key, name)
     await service.create(name, wire.SpaceConfig(**fields))
     return service.engine.info(name)
 
@@ -71,7 +74,10 @@ async def retire_arms(service: Service, call: Call) -> None:
 
 async def show_stats(service: Service, call: Call) -> bodies.StatsView:
     """Counts of a space."""
-    return bodies.StatsView(**service.engine.space(call.params["space"]).state.stats.summary())
+    space = service.engine.space(call.params["space"])
+    summary = space.state.stats.summary()
+    summary["counts"] |= {f"rewards_{name}": n for name, n in space.guard.counts.items()}
+    return bodies.StatsView(**summary)
 
 
 # -- decisions and rewards --------------------------------------------------------------------
@@ -79,24 +85,19 @@ async def show_stats(service: Service, call: Call) -> bodies.StatsView:
 
 async def decide(service: Service, call: Call) -> bytes:
     """Ask what to show. The same decision_id and body give the same answer."""
-    request = service.decide(call.params["space"], call.body)
+    name = call.params["space"]
+    await service.make_room(name, [call.body])
+    request = service.decide(name, call.body)
     await request.token
     return request.answer
 
 
 async def decide_many(service: Service, call: Call) -> bytes:
     """Ask for several decisions at once."""
-    name = call.params["space"]
-    service.engine.space(name)
     answers: list[bytes] = []
-    bodies = call.body.decisions
-    for at in range(0, len(bodies), _AT_ONCE):
-        requests = [DecisionRequest.of(body) for body in bodies[at : at + _AT_ONCE]]
-        service.engine.decide_many(name, requests)
-        for one in requests:
-            where = f"$.decisions[{len(answers)}]"
-            answers.append(_json(_failure(one.error, where)) if one.error else one.answer)
-        await asyncio.sleep(0)
+    async for one in service.decide_many(call.params["space"], call.body.decisions):
+        where = f"$.decisions[{len(answers)}]"
+        answers.append(_json(_failure(one.error, where)) if one.error else one.answer)
     await service.commit(service.engine.sync)
     return b'{"answers":[' + b",".join(answers) + b"]}"
 
@@ -115,13 +116,22 @@ async def reward_many(service: Service, call: Call) -> bodies.Results:
     name = call.params["space"]
     service.engine.space(name)
     results: list[bodies.Rewarded | Failure] = []
-    for i, body in enumerate(call.body.rewards):
-        try:
-            results.append(bodies.Rewarded(body.decision_id, service.engine.reward(name, body)))
-        except WhimError as error:
-            results.append(_failure(error, f"$.rewards[{i}]"))
-        if i % _AT_ONCE == _AT_ONCE - 1:
-            await asyncio.sleep(0)
+    waiting = iter(call.body.rewards)
+
+    def take_some() -> bool:
+        """Take rewards for as long as a slice; whether there are more."""
+        until = time.perf_counter() + SLICE
+        for body in waiting:
+            try:
+                results.append(bodies.Rewarded(body.decision_id, service.engine.reward(name, body)))
+            except WhimError as error:
+                results.append(_failure(error, f"$.rewards[{len(results)}]"))
+            if time.perf_counter() > until:
+                return True
+        return False
+
+    while await service.turns.run(take_some):
+        pass
     await service.commit(service.engine.sync)
     return bodies.Results(results)
 
@@ -160,6 +170,7 @@ async def stream_changes(service: Service, call: Call) -> None:
     """Stream changes as they are detected, as server-sent events; Last-Event-ID is honoured."""
     name = call.params["space"]
     service.engine.space(name)
+    service.check_streams()
     since = _last_event(call)
     headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
     await call.send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -220,7 +231,7 @@ async def show_whatif(service: Service, call: Call) -> Job:
     """Progress and result of a what-if."""
     service.engine.space(call.params["space"])
     job = service.job(call.params["job"])
-    if job is None:
+    if job is None or (call.key is not None and not call.key.reaches(job.space)):
         raise ProblemError(404, "not_found", "job must be a what-if that is still stored.")
     return job
 
@@ -272,14 +283,16 @@ ROUTES: list[Route] = [
     _post(_SPACE + "/rewards", reward, scope="reward", takes=wire.RewardBody, gives=bodies.Rewarded,
           problems=(404,), tag="decisions"),
     _post(_SPACE + "/decisions/batch", decide_many, scope="decide", takes=bodies.Decisions,
-          gives=bodies.Answers, problems=(404,), tag="decisions"),
+          gives=bodies.Answers, problems=(404,), tag="decisions",
+          entries=lambda body: len(body.decisions)),
     _post(_SPACE + "/rewards/batch", reward_many, scope="reward", takes=bodies.Rewards,
-          gives=bodies.Results, problems=(404,), tag="decisions"),
+          gives=bodies.Results, problems=(404,), tag="decisions",
+          entries=lambda body: len(body.rewards)),
     _post(_SPACE + "/decisions/{decision}/activate", activate, scope="decide",
           gives=bodies.Activated, problems=(404,), tag="decisions"),
-    _get("/v1/spaces", list_spaces, gives=bodies.SpaceList, tag="spaces"),
+    _get("/v1/spaces", list_spaces, gives=bodies.SpaceList, tag="spaces", several_spaces=True),
     _post("/v1/spaces", create_space, scope="admin", takes=bodies.NewSpace, gives=Info, status=201,
-          problems=(409,), tag="spaces"),
+          problems=(409,), tag="spaces", several_spaces=True),
     _get(_SPACE, show_space, gives=Info, problems=(404,), tag="spaces"),
     Route("PUT", _SPACE, change_space, scope="admin", takes=wire.SpaceConfig,
           gives=bodies.Rebuilding, status=202, problems=(404, 409), tag="spaces"),
@@ -297,9 +310,9 @@ ROUTES: list[Route] = [
           gives=bodies.Begun, status=202, problems=(404, 429), tag="what if"),
     _get(_SPACE + "/whatif/{job}", show_whatif, gives=Job, problems=(404,), tag="what if"),
     _get("/healthz", healthz, scope=None, gives=bodies.Health, always=True, problems=(503,),
-         tag="operations"),
+         tag="operations", limited=False),
     _get("/readyz", readyz, scope=None, gives=bodies.Health, always=True, problems=(503,),
-         tag="operations"),
+         tag="operations", limited=False),
     _get("/metrics", metrics, gives=str, media="text/plain", tag="operations"),
     _get("/openapi.json", openapi, gives=dict[str, Any], scope=None, always=True, tag="operations"),
 ]  # fmt: skip

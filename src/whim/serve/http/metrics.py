@@ -21,6 +21,7 @@ from whim.serve.state.clock import ClockView
 from whim.serve.wire import RewardState
 
 if TYPE_CHECKING:
+    from whim.serve.http.connections import Connections
     from whim.serve.state.engine import Engine
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -42,6 +43,7 @@ class Metrics(Collector):
     ) -> None:
         self.engine = engine
         self.check: Callable[[], float] = lambda: 1.0
+        self.connections: Connections | None = None
         self._clock = clock
         self._snapshot_at = clock()
         self._requests: dict[tuple[str, str, int], list[float]] = {}
@@ -109,6 +111,8 @@ class Metrics(Collector):
             yield from self.totals() if self._totals is None else self._totals
             yield from self._of_spaces(self.engine)
             yield from self._of_the_log(self.engine)
+        if self.connections is not None:
+            yield from _of_connections(self.connections)
         yield self._of_requests()
         webhooks = CounterMetricFamily(
             "whim_webhooks_total", "Attempts to deliver a change.", labels=["outcome"]
@@ -144,6 +148,11 @@ class Metrics(Collector):
 
     def _of_spaces(self, engine: Engine) -> list[Metric]:
         by_space = ["space"]
+        guarded = CounterMetricFamily(
+            "whim_rewards_guarded_total",
+            "Rewards refused or clipped by the range, or not logged, since the start.",
+            labels=["space", "outcome"],
+        )
         changes = CounterMetricFamily(
             "whim_changes_total", "Changes of interest detected since the start.", labels=by_space
         )
@@ -153,10 +162,12 @@ class Metrics(Collector):
         arms = GaugeMetricFamily("whim_arms", "Arms that may be chosen.", labels=by_space)
         for name, space in list(engine.spaces.items()):
             state, label = space.state, _label(name)
+            for outcome, count in space.guard.counts.items():
+                guarded.add_metric([label, outcome], count)
             changes.add_metric([label], self._changes.get(name, 0))
             waiting.add_metric([label], len(state.pending))
             arms.add_metric([label], len(state.policy.arms))
-        return [changes, waiting, arms]
+        return [guarded, changes, waiting, arms]
 
     def _of_the_log(self, engine: Engine) -> list[Metric]:
         committed = engine.store.committed
@@ -207,6 +218,16 @@ def _of_the_clock(clock: ClockView) -> list[Metric]:
         "whim_clock_jumps_total", "Jumps of the system's clock that were held.", value=clock.jumps
     )
     return [held, ahead, jumps]
+
+
+def _of_connections(connections: Connections) -> list[Metric]:
+    ended = CounterMetricFamily(
+        "whim_connections_ended_total", "Connections closed by a limit.", labels=["reason"]
+    )
+    ended.add_metric(["too_many"], connections.refused)
+    ended.add_metric(["too_slow"], connections.timed_out)
+    now = GaugeMetricFamily("whim_connections", "Open now.", value=len(connections.open))
+    return [now, ended]
 
 
 def _label(text: str) -> str:

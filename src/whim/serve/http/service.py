@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
+import functools
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +19,18 @@ from whim.serve.http.keys import Keys
 from whim.serve.http.limits import Rates
 from whim.serve.http.metrics import Metrics
 from whim.serve.http.problems import ProblemError
+from whim.serve.http.routes import Buffers
 from whim.serve.http.runtime_metrics import RuntimeMetrics
+from whim.serve.http.turns import SLICE, Turns
 from whim.serve.jobs.background import Background, Job
 from whim.serve.jobs.webhooks import Webhooks
 from whim.serve.log.reader import StoreError
-from whim.serve.log.store import Commit, Limits
+from whim.serve.log.store import Commit, CommitLimits
 from whim.serve.logging import get as get_log
 from whim.serve.settings import Settings, is_loopback
 from whim.serve.starter import DEMO, demo_config, personalizer_config
 from whim.serve.state.engine import Engine
+from whim.serve.state.limits import Limits
 from whim.serve.state.policy import build
 from whim.serve.state.served import ServedChanges
 from whim.serve.state.space import DecisionRequest
@@ -33,6 +38,7 @@ from whim.serve.state.space import DecisionRequest
 _TICK = 0.25  # seconds: the longest that an ended waiting stays open
 _LAG_SECONDS = 0.1  # between looks at how late the event loop is
 _AT_ONCE = 100  # waitings that are ended before others have their turn
+_DECISIONS = 32  # of a batch, before others have their turn
 _WHATIFS = 4  # that may wait
 _SCRAPE_SECONDS = 1.0  # after which metrics are shown with the totals of the scrape before
 
@@ -46,11 +52,13 @@ class Service:
         self.loopback = is_loopback(settings.host)
         self.last_host = ""
         self.log = get_log("whim")
-        self.keys = Keys(self.data / "keys.json")
+        self.keys = Keys(self.data / "keys.json", wrong=settings.wrong_keys)
         self.rates = Rates(settings.rate, settings.burst) if settings.rate else None
         self.metrics = Metrics()
         self._runtime = RuntimeMetrics(self)
         self.metrics.add(self._runtime)
+        self.turns = Turns()
+        self.buffers = Buffers(settings.max_buffered)
         self.engine: Engine
         self.background: Background
         self.document = b""  # OpenAPI, set by the application
@@ -62,7 +70,7 @@ class Service:
         self._clock = clock
         self._bells: dict[str, set[asyncio.Event]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._requests: list[tuple[str, DecisionRequest]] = []
+        self._requests: collections.deque[tuple[str, DecisionRequest]] = collections.deque()
         self._hooks: Webhooks | None = None
         self._safe_totals: list[Metric] = []  # of the last scrape
         self._one_scrape = asyncio.Lock()  # so that none shows less than one before it
@@ -97,7 +105,8 @@ class Service:
         self.engine = engine = await asyncio.to_thread(
             Engine, self.data, on_commit=self._on_commit, clock=self._clock,
             clock_jump=self.settings.clock_jump_seconds,
-            limits=Limits(self.settings.commit_seconds, self.settings.queue_bytes),
+            commits=CommitLimits(self.settings.commit_seconds, self.settings.queue_bytes),
+            limits=Limits.of(self.settings),
         )  # fmt: skip
         engine.store.attach(self._loop)
         self._had_rows = engine.seq > 0
@@ -212,10 +221,15 @@ class Service:
         return request
 
     def _decide(self) -> None:
-        requests, self._requests = self._requests, []
-        by_space: dict[str, list[DecisionRequest]] = {}
-        for name, one in requests:
+        """Decide what arrived, of large requests as much as fits a slice, and the rest later."""
+        requests, by_space = self._requests, dict[str, list[DecisionRequest]]()
+        left = SLICE * 1e6
+        while requests and left > 0:
+            name, one = requests.popleft()
             by_space.setdefault(name, []).append(one)
+            left -= self._work(name, one.body)
+        if requests:
+            self._loop.call_soon(self._decide)
         for name, some in by_space.items():
             try:
                 self.engine.decide_many(name, some)
@@ -226,6 +240,39 @@ class Service:
                 if one.error is not None and not one.token.done():
                     one.token.set_exception(one.error)
         self.engine.store.send()  # not at the end of the turn: it is ready now
+
+    def _work(self, name: str, body: wire.DecisionBody) -> float:
+        space = self.engine.spaces.get(name)
+        return 0.0 if space is None else space.work(body)
+
+    async def make_room(self, name: str, bodies: list[wire.DecisionBody]) -> None:
+        """Get memory for the new arms of decisions, slice by slice, if it is much."""
+        space = self.engine.spaces.get(name)
+        if space is None or not any(space.needs_room(body) for body in bodies):
+            return
+        while not await self.turns.run(functools.partial(space.make_room, bodies, SLICE)):
+            pass
+
+    async def decide_many(
+        self, name: str, bodies: list[wire.DecisionBody]
+    ) -> AsyncIterator[DecisionRequest]:
+        """Have a batch of decisions made, slice by slice; they are safe after another commit."""
+        self.engine.space(name).check_batch(bodies)
+
+        def decide(some: list[wire.DecisionBody]) -> list[DecisionRequest]:
+            requests = [DecisionRequest.of(body) for body in some]
+            self.engine.decide_many(name, requests)
+            return requests
+
+        at = 0
+        while at < len(bodies):
+            begun, left = at, SLICE * 1e6
+            while at < len(bodies) and left > 0 and at - begun < _DECISIONS:
+                left -= self._work(name, bodies[at])
+                at += 1
+            await self.make_room(name, bodies[begun:at])
+            for one in await self.turns.run(functools.partial(decide, bodies[begun:at])):
+                yield one
 
     def token(self) -> asyncio.Future[None]:
         """Given with an engine's call, it is done when the row is safe."""
@@ -271,6 +318,14 @@ class Service:
     def changes_after(self, name: str, since: int, most: int = 1000) -> list[dict[str, Any]]:
         """Changes of a space after row ``since``; none of one that is not there."""
         return self.engine.changes(name, since, most) if name in self.engine else []
+
+    def check_streams(self) -> None:
+        """Refuse one more listener where they would leave no connections for others."""
+        most = self.settings.max_connections // 2
+        if sum(len(bells) for bells in self._bells.values()) >= most:
+            raise ProblemError(
+                429, "busy", f"at most {most} streams at a time, please.", retry_after="10"
+            )
 
     @contextlib.contextmanager
     def listening(self, name: str) -> Iterator[asyncio.Event]:

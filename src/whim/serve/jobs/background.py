@@ -45,6 +45,7 @@ class Job(msgspec.Struct):
     progress: float = 0.0
     result: Any = None
     error: str | None = None
+    space: str = ""
 
 
 class Check(msgspec.Struct):
@@ -240,7 +241,7 @@ class Background:
 
     def whatif(self, name: str, config: SpaceConfig) -> str:
         """Begin to replay a space's log under another configuration; the job's id."""
-        key, job = uuid.uuid4().hex, Job()
+        key, job = uuid.uuid4().hex, Job(space=name)
         self.jobs[key] = job
         for old in list(self.jobs)[:-_JOBS]:
             del self.jobs[old]

@@ -46,7 +46,7 @@ class QueueFullError(WhimError):
     """More waits for its commit than may wait; it can be tried again soon."""
 
 
-class Limits(NamedTuple):
+class CommitLimits(NamedTuple):
     """Seconds after which a commit has failed, and bytes of rows that may wait for theirs."""
 
     commit_seconds: float = 10.0
@@ -78,10 +78,10 @@ class Store(LogReader):
     """
 
     def __init__(
-        self, path: Path, on_commit: OnCommit | None = None, limits: Limits | None = None
+        self, path: Path, on_commit: OnCommit | None = None, limits: CommitLimits | None = None
     ) -> None:
         self._on_commit = on_commit
-        self._commit_seconds, self._queue_bytes = limits or Limits()
+        self._commit_seconds, self._queue_bytes = limits or CommitLimits()
         self.failed: StoreError | None = None
         with contextlib.ExitStack() as opened:
             try:

@@ -21,10 +21,11 @@ from whim.serve.log.configs import config_histories
 from whim.serve.log.migrate import migrate
 from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import Change, ConfigRow, Kind, Row
-from whim.serve.log.store import DataLock, Limits, OnCommit, Packed, Store, pack_changes
+from whim.serve.log.store import CommitLimits, DataLock, OnCommit, Packed, Store, pack_changes
 from whim.serve.state import recovery
 from whim.serve.state.clock import SteadyClock
 from whim.serve.state.known import KnownDecisions
+from whim.serve.state.limits import Limits
 from whim.serve.state.policy import as_logged
 from whim.serve.state.snapshots import Snapshots
 from whim.serve.state.space import ConflictError, DecisionRequest, NotFoundError, Space
@@ -42,7 +43,7 @@ class Engine:
     ``on_commit`` is called once per commit with the tokens of requests whose rows are safe now, and
     with the changes of interest that they revealed. ``clock`` gives nanoseconds since 1970; one
     that goes back is held, for rows never do, and one that jumps forward by more than
-    ``clock_jump`` seconds too. ``limits`` are the store's.
+    ``clock_jump`` seconds too. ``commits`` are the store's limits, ``limits`` each space's.
     """
 
     def __init__(
@@ -52,8 +53,10 @@ class Engine:
         on_commit: OnCommit | None = None,
         clock: Callable[[], int] = time.time_ns,
         clock_jump: float | None = None,
+        commits: CommitLimits | None = None,
         limits: Limits | None = None,
     ) -> None:
+        self._limits = limits
         self.spaces: dict[str, Space] = {}
         self._wanted: dict[int, ConfigRow] = {}  # the configuration requested last, by number
         self._in_force: dict[int, ConfigRow] = {}
@@ -63,7 +66,7 @@ class Engine:
             self._lock = DataLock(data)
             opened.callback(self._lock.release)
             migrate(data / "log.db")
-            self.store = Store(data / "log.db", on_commit, limits)
+            self.store = Store(data / "log.db", on_commit, commits)
             opened.callback(self.store.close)
             self._snapshots = Snapshots(data / "snapshots.db")
             self.recovered = self._recover()
@@ -87,7 +90,7 @@ class Engine:
         count = recovery.advance_all(self.store, states, self._wanted.keys())
         for number, state in states.items():
             name = self._in_force[number].name
-            self.spaces[name] = Space(number, name, state)
+            self.spaces[name] = Space(number, name, state, self._limits)
         return count
 
     # -- time, order, commits -----------------------------------------------------------------
@@ -152,6 +155,10 @@ class Engine:
         """The name of a space by its number, retired or not."""
         return self._wanted[number].name
 
+    def was_retired(self, name: str) -> bool:
+        """Whether there was a space of that name, and there is none now."""
+        return name not in self.spaces and any(row.name == name for row in self._wanted.values())
+
     def info(self, name: str) -> Info:
         """What is known about a space."""
         space = self.space(name)
@@ -163,7 +170,7 @@ class Engine:
         return Info(
             name=name, version=state.version, config=state.config, wanted=wanted, failed=failed,
             rebuilding=wanted != state.version and failed is None,
-            arms=len(state.policy.arms), waiting=len(state.pending), steps=state.policy.step,
+            arms=state.n_arms, waiting=len(state.pending), steps=state.policy.step,
         )  # fmt: skip
 
     @property
@@ -188,7 +195,7 @@ class Engine:
         config_row = ConfigRow(name, 1, config, retired[-1] if retired else {})
         row = self._config_row(self.made, Kind.CONFIG, config_row)
         state.seq = row.seq
-        space = self.spaces[name] = Space(self.made, name, state)
+        space = self.spaces[name] = Space(self.made, name, state, self._limits)
         self._wanted[space.number] = self._in_force[space.number] = config_row
         self._commit(space, [row], [], token)
         return space
@@ -271,12 +278,13 @@ class Engine:
         space = self._writable(name)
         self._must_exist(space, body.decision_id)
         row, state, changes = space.reward(body, self.seq + 1, self.now())
-        self.seq += 1
-        self._commit(space, [row], changes, token)
+        if row is not None:
+            self.seq += 1
+        self._commit(space, [] if row is None else [row], changes, token)
         return state
 
     def _must_exist(self, space: Space, key: str) -> None:
-        if key not in space.state.pending and self._known.find(space, key) is None:
+        if key not in space.state.pending and not self._known.exists(space, key):
             raise NotFoundError(f"$.decision_id must be a decision of {space.name}, got {key!r}.")
 
     def activate(self, name: str, key: str, token: Any = None) -> bool:

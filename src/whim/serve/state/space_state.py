@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -238,7 +239,9 @@ class SpaceState:
         waiting.total += row.value
         waiting.count += 1
         if row.reward_id is not None:
-            waiting.seen = [*(waiting.seen or ()), row.reward_id]
+            if waiting.seen is None:
+                waiting.seen = []
+            waiting.seen.append(row.reward_id)  # in place: a copy for each would be quadratic
         if state is _LEARNT:
             return self._close(seq, at, row.id, row.learn)
         return []
@@ -311,6 +314,15 @@ class SpaceState:
             self.policy.set_features(old, np.array([rows[arm] for arm in old]))
         for arm in rows:
             self._features[arm] = encoded[arm]
+
+    @property
+    def n_arms(self) -> int:
+        """How many arms are live."""
+        return len(self._arms)
+
+    def count_new(self, ids: Collection[Any]) -> int:
+        """How many of these arms are not live yet."""
+        return 0 if self._arms.issuperset(ids) else sum(arm not in self._arms for arm in ids)
 
     def rank(self, x: F64, ids: list[str | int]) -> tuple[list[int], list[float]]:
         """Places, best first; score, mean and width of each. A policy that draws moves on."""
