@@ -37,6 +37,7 @@ EXPERIMENTS = {
     "beyond/revisit": ("revisit", "revisit"),
     "beyond/groups": ("groups", "groups"),
     "beyond/streams": ("streams", "streams"),
+    "beyond/lastfm": ("lastfm_orders", "orders"),
 }
 
 _SIZES = {"n_features": 2, "n_item_features": 2}
@@ -92,10 +93,10 @@ def compile_loops(options: Options, *, first: bool) -> None:
     from whim.policies import policy
 
     chosen = _FIRST_LOOPS if first else _OTHER_LOOPS
-    tasks = [(policy(name, **params).to_bytes(), ("loop",)) for name, params in chosen]
+    tasks = [([policy(name, **params).to_bytes()], ("loop",)) for name, params in chosen]
     if not first:  # beyond/calibration and beyond/rewards learn by update_many
         batch = ("pslinucb-disjoint", "adaptive-linucb")
-        tasks += [(policy(name, **_ONE).to_bytes(), ("batch",)) for name in batch]
+        tasks += [([policy(name, **_ONE).to_bytes()], ("batch",)) for name in batch]
     title = "compiling for the first experiment" if first else "compiling for all others"
     advance = options.stage(f"{title} (only once)", len(tasks))
     spread(warm_task, tasks, jobs=options.jobs, progress=advance)
