@@ -454,7 +454,8 @@ def test_the_same_configuration_earns_what_was_earned(engine, clock, name):
     assert found["whatif"]["rate"] == pytest.approx(found["logged"]["rate"], abs=1e-12)
     assert found["effective"] == pytest.approx(300)
     assert found["relative"]["value"] == pytest.approx(0, abs=1e-12)
-    assert bool(found["warnings"]) == (name == "lints")
+    assert found["warnings"] == []
+    assert found["support"] == 1.0
 
 
 def test_what_if_says_what_it_cannot_know(engine, clock):
@@ -469,6 +470,44 @@ def test_what_if_says_what_it_cannot_know(engine, clock):
     assert "nothing to replay" in found["warnings"][0]
     with pytest.raises(NotFoundError, match="space must be one that exists"):
         whatif.run(data_of(engine), "none", quiet, lambda share: None)
+
+
+def test_what_if_is_unknown_without_support(engine, clock, service, ask):
+    """A space that never explores, asked about a policy that would have shown something else."""
+    quiet = wire.SpaceConfig(policy="linucb-disjoint", context=wire.Features(size=2))
+    uniform(engine, clock, 200, lambda arm, x, rng: float(rng.random() < 0.4), quiet)
+    other = wire.SpaceConfig(policy="random", context=wire.Features(size=2))
+    found = whatif.run(data_of(engine), "log", other, lambda share: None)
+    assert 0.3 < found["support"] < 0.7
+    assert found["whatif"]["rate"] is found["whatif"]["low"] is found["relative"] is None
+    assert found["whatif"]["curve"] == []
+    assert "could not have been shown" in found["unknown"]
+    assert "unknown" in found["warnings"][0]
+    service.job = {"j": SimpleNamespace(state="done", progress=1.0, result=found, error=None)}.get
+    page = ask("/page/spaces/log/whatif/j").text
+    assert '<td class="number">unknown</td>' in page
+    assert "Share of decisions with support" in page
+
+
+def test_what_if_that_a_holdback_of_the_first_cannot_support(engine, clock):
+    """With a baseline that shows the first, only it and what the policy wanted had a chance."""
+    config = wire.SpaceConfig(
+        policy="linucb-disjoint", context=wire.Features(size=2), holdback=0.2, baseline="first"
+    )
+    engine.create("three", config)
+    for i in range(150):
+        clock.now += SECOND
+        body = wire.DecisionBody(candidates=["a", "b", "c"], context=[1.0, float(i % 2)])
+        answer = ANSWER.decode(engine.decide("three", body, b""))
+        body = wire.RewardBody(decision_id=answer.decision_id, value=float(i % 2))
+        engine.reward("three", body)
+    engine.store.flush()
+    explores = msgspec.structs.replace(config, explore=0.3)
+    found = whatif.run(data_of(engine), "three", explores, lambda share: None)
+    assert 0.7 < found["support"] < 0.95
+    assert found["whatif"]["rate"] is None
+    same = whatif.run(data_of(engine), "three", config, lambda share: None)
+    assert (same["unknown"], same["support"]) == (None, 1.0)
 
 
 def test_the_form_asks_for_a_what_if(engine, clock, service, ask):

@@ -110,7 +110,11 @@ class DecisionBody(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Ranked(Struct, gc=False):  # they hold no others, and there are many
-    """A candidate as the policy sees it; null where it is infinite, as for an arm never played."""
+    """A candidate as the policy sees it; null where it is infinite, as for an arm never played.
+
+    ``mean`` is the reward expected now, ``width`` what is added to explore. An arm that was not
+    played lately may have changed since: with ``revisit`` its mean is drawn towards a new arm's.
+    """
 
     arm: str | int
     score: float | None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -49,6 +50,8 @@ class ArmArrays:
 
     _params: dict[str, Any]
     _written = 0  # rows up to which spare ones have memory already
+    # held by reads from the moment they fill ``_out`` until they have taken their numbers from it
+    _lock: threading.RLock
     # the state as kernels take it, and the kernels of live calls, until an array is replaced
     _bound: Any = None
     _choose_kernel: FastCall | None = None
@@ -58,6 +61,7 @@ class ArmArrays:
         """Keep every constructor parameter: what ``repr`` shows and ``save`` stores."""
         policy = super().__new__(cls)
         policy._params = _parameters(cls, args, params)
+        policy._lock = threading.RLock()
         return policy
 
     def __init__(
@@ -87,6 +91,7 @@ class ArmArrays:
         self._relist()
         self._features: F64 = np.zeros((0, self._m))
         self._out: F64 = np.zeros((0, 3))
+        self._room: F64 = np.zeros((0, 3))  # the same for ``select``, which holds no lock
         self._rows({"_features": np.zeros(self._m)})
 
     def __repr__(self) -> str:
@@ -107,8 +112,9 @@ class ArmArrays:
         self._bound = self._choose_kernel = self._observe_kernel = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # copies bind their own arrays; machine code cannot be sent to another process
-        return vars(self) | {"_bound": None, "_choose_kernel": None, "_observe_kernel": None}
+        # copies bind their own arrays; machine code cannot be sent to another process, nor a lock
+        rest = {name: value for name, value in vars(self).items() if name != "_lock"}
+        return rest | {"_bound": None, "_choose_kernel": None, "_observe_kernel": None}
 
     def _reserve(self, slots: int) -> None:
         if slots <= self._capacity:
@@ -122,7 +128,7 @@ class ArmArrays:
             setattr(self, name, new)
         self._capacity, self._written = capacity, 0
         self._unbind()
-        self._out = np.zeros((capacity, 3))
+        self._out, self._room = np.zeros((capacity, 3)), np.zeros((capacity, 3))
         self._plays += [0] * (capacity - len(self._plays))
 
     def _keep(self, **arrays: npt.NDArray[Any]) -> None:
@@ -241,8 +247,8 @@ class ArmArrays:
         self._unbind()
         # the table's own, near at hand for live calls
         self._slot_of, self._id_of = self._table.slot_of, self._table.id_of
-        self._last_ids: list[ArmId] = []
-        self._last_slots: I64 = np.zeros(0, np.int64)
+        # candidates of the last call and their slots; one attribute, so that threads see a pair
+        self._recent: tuple[list[ArmId], I64] = [], np.zeros(0, np.int64)
         self._live = self._table.live
         self._everyone = self._live if len(self._live) else None
 

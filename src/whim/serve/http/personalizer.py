@@ -19,7 +19,7 @@ from whim.serve.http.problems import ProblemError
 from whim.serve.http.routes import Call, Route
 from whim.serve.http.service import Service
 from whim.serve.starter import personalizer_config
-from whim.serve.state.space import ConflictError, probability
+from whim.serve.state.space import ConflictError, probabilities
 
 _DEEPEST = 16
 _Id = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -134,10 +134,11 @@ async def rank(service: Service, call: Call) -> RankResponse:
     except (ConflictError, InvalidInputError) as error:
         raise type(error)(_renamed(str(error), places)) from None
     answer = msgspec.json.decode(request.answer, type=wire.Answer)
-    wanted, n = [a.id for a in offered].index(str(answer.ranking[0].arm)), len(offered)
-    ranking = [
-        RankedAction(a.id, probability(space.config, i, wanted, n)) for i, a in enumerate(offered)
-    ]
+    ids = [a.id for a in offered]
+    wanted, shown = ids.index(str(answer.ranking[0].arm)), ids.index(str(answer.arm))
+    draws = space.state.policy.randomised
+    p = probabilities(space.config, wanted, len(ids), shown, answer.probability, draws)
+    ranking = [RankedAction(arm, chance) for arm, chance in zip(ids, p, strict=True)]
     ranking.sort(key=lambda r: r.id != answer.arm)
     ranking += [RankedAction(a.id, 0.0) for a in body.actions if a.id in out]
     return RankResponse(ranking, answer.decision_id, str(answer.arm))

@@ -74,6 +74,9 @@ class DecisionRow(Struct, array_like=True, gc=False):
     version: int
     order: list[int]  # places, best first
     numbers: list[float]  # score, mean and width of each arm in turn
+    # how likely a policy that draws was to choose what was shown, which ``probability`` includes;
+    # None: it does not draw, or the row was written before this was logged
+    drawn: float | None = None
 
 
 class RewardRow(Struct, array_like=True):

@@ -61,6 +61,11 @@ def build(config: SpaceConfig) -> tuple[Policy, Encoder, Encoder]:
     return policy, context, items
 
 
+def draws(config: SpaceConfig) -> bool:
+    """Whether what is shown depends on draws of the policy itself."""
+    return not config.shadow and config.policy in SERVED and POLICIES[config.policy]._draws
+
+
 def as_logged(config: SpaceConfig) -> SpaceConfig:
     """A configuration as it will be read from the log, numbers of the declared kinds included."""
     return msgspec.msgpack.decode(msgspec.msgpack.encode(config), type=SpaceConfig)

@@ -52,16 +52,36 @@ def draws(seed: int, key: str) -> tuple[float, float, float]:
     return a * 2.0**-53, b * 2.0**-53, c * 2.0**-53
 
 
-def probability(config: wire.SpaceConfig, place: int, wanted: int, n: int) -> float:
-    """How likely the candidate at ``place`` of ``n`` is shown when the policy wants another.
+def probability(
+    config: wire.SpaceConfig, place: int, wanted: int, n: int, drawn: float | None = None
+) -> float:
+    """How likely the candidate at ``place`` of ``n`` is shown when the policy wants ``wanted``.
+
+    ``drawn`` is how likely a policy that draws was to want the one at ``place``.
 
     >>> [probability(wire.SpaceConfig(explore=0.5, holdback=0.1), i, 1, 2) for i in (0, 1)]
     [0.325, 0.675]
     """
     by_base = 1.0 / n if config.baseline == "random" else float(place == 0)
-    by_policy = config.explore / n + (1 - config.explore) * (place == wanted)
+    own = float(place == wanted) if drawn is None else drawn
+    by_policy = config.explore / n + (1 - config.explore) * own
     share = 1.0 if config.shadow else config.holdback
     return share * by_base + (1 - share) * by_policy
+
+
+def probabilities(
+    config: wire.SpaceConfig, wanted: int, n: int, shown: int, chance: float, draws: bool
+) -> list[float]:
+    """Of all candidates, where that of the one shown is known.
+
+    Of a policy that draws only that is logged: the others get even parts of the rest.
+    """
+    if draws and n > 1:
+        p = [(1 - chance) / (n - 1)] * n
+    else:
+        p = [probability(config, i, wanted, n) for i in range(n)]
+    p[shown] = chance
+    return p
 
 
 class DecisionRequest(msgspec.Struct):
@@ -243,10 +263,14 @@ class Space:
             ranked = state.rank(request.x, ids)
         order, numbers = ranked
         wanted = order[0]
-        place, mode, chance = self._draw(key, wanted, len(ids))
+        place, mode = self._draw(key, wanted, len(ids))
+        drawn = None
+        if state.policy.randomised:
+            drawn = float(state.chances(request.x, ids)[place])
+        chance = probability(state.config, place, wanted, len(ids), drawn)
         request.row = log_rows.DecisionRow(
             key, body.context, ids, features, place, chance, mode, body.deferred,
-            at + self._wait, wanted, request.digest, state.version, order, numbers,
+            at + self._wait, wanted, request.digest, state.version, order, numbers, drawn,
         )  # fmt: skip
 
     def _encode_answer(self, request: DecisionRequest) -> None:
@@ -298,11 +322,11 @@ class Space:
         new = self.state.count_new(ids)
         return not 0 < new <= room or self.state.policy.make_room(new, seconds)
 
-    def _draw(self, key: str, wanted: int, n: int) -> tuple[int, wire.Mode, float]:
-        """Which candidate is shown, why, and how likely that was."""
+    def _draw(self, key: str, wanted: int, n: int) -> tuple[int, wire.Mode]:
+        """Which candidate is shown, and why."""
         config = self.state.config
         if not (config.shadow or config.holdback or config.explore):
-            return wanted, "policy", 1.0
+            return wanted, "policy"
         u, v, w = draws(config.seed, key)
         any_place = min(int(w * n), n - 1)
         base = 0 if config.baseline == "first" else any_place
@@ -313,7 +337,7 @@ class Space:
             place, mode = base, "holdback"
         elif v < config.explore:
             place, mode = any_place, "explore"
-        return place, mode, probability(config, place, wanted, n)  # type: ignore[return-value]
+        return place, mode  # type: ignore[return-value]
 
     # -- rewards ------------------------------------------------------------------------------
 

@@ -328,6 +328,10 @@ class SpaceState:
         """Places, best first; score, mean and width of each. A policy that draws moves on."""
         return self.policy.ranked(x if self._contextual else None, ids, draw=True)
 
+    def chances(self, x: F64, ids: list[str | int]) -> F64:
+        """How likely the policy itself is to choose each; what it has learnt decides."""
+        return self.policy.probabilities(x if self._contextual else None, ids)
+
     def rank_many(
         self, X: F64, lists: list[list[Any]]
     ) -> list[tuple[list[int], list[float]] | None]:
