@@ -371,7 +371,7 @@ def test_the_headline_is_over_all_of_the_time(engine, clock, ask):
     """A recent stretch that looks better is told as recent, without an interval or a claim."""
     engine.create("news", CONFIG)
     stats = engine.space("news").state.stats
-    begun = clock.now // 1000
+    begun = clock.now // SECOND * MICRO
     for i in range(4000):
         late = i >= 3600
         closed(stats, begun + i * MICRO // 10, float(i % 10 < (9 if late else 5)))
@@ -410,7 +410,8 @@ def test_an_arm_shows_its_rate_since_the_change_beside_the_overall_one(engine, c
         assert 0 < view.since_change.plays < view.plays
         assert view.since_change.low < view.since_change.mean < view.since_change.high
         row = ask(f"/page/spaces/news/arms?q={view.arm}").text
-        assert f"{view.since_change.mean:.3f}</td>" in row
+        low, high = view.since_change.low, view.since_change.high
+        assert f'{view.since_change.mean:.3f} <span class="ends">[{low:.3f}, {high:.3f}]' in row
         assert f"{view.mean:.3f}</td>" in row
     heads = ask("/page/spaces/news/arms?sort=since").text
     assert "Overall" in heads
