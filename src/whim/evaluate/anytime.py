@@ -87,7 +87,7 @@ def anytime_rate(n: float, total: float, squares: float) -> Interval:
         return Interval(math.nan, math.nan, math.nan)
     sums, mean = Sums(n, total, squares), total / n
     if sums.clicks:
-        return Interval(mean, _click_end(n, total, 0.0), _click_end(n, total, 1.0))
+        return Interval(mean, *_click_ends(n, total))
     variance, strays = sums.variance(), studentised(n)
     if not variance or not math.isfinite(strays):
         return Interval(mean, math.nan, math.nan)
@@ -95,23 +95,41 @@ def anytime_rate(n: float, total: float, squares: float) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def _click_end(n: float, clicks: float, outside: float) -> float:
-    """The end, towards ``outside``, of the rates that n rewards leave open.
+def _click_ends(n: float, clicks: float) -> tuple[float, float]:
+    """The rates that n rewards leave open, from the lowest to the highest.
 
     Those are the rates that are not 1/ALPHA times less likely than a rate drawn from Jeffreys's
     prior: the ratio is a martingale at the true rate, and exceeds that with chance ALPHA at most.
     """
-    if clicks == n * outside:
-        return outside
-    drawn = math.lgamma(clicks + 0.5) + math.lgamma(n - clicks + 0.5) - math.lgamma(n + 1)
-    least = drawn - math.log(math.pi) + math.log(ALPHA)
-    inside = clicks / n
-    for _ in range(40):
-        middle = (inside + outside) / 2
-        likely = clicks * math.log(middle) if clicks else 0.0
-        likely += (n - clicks) * math.log1p(-middle) if clicks < n else 0.0
-        inside, outside = (middle, outside) if likely > least else (inside, middle)
-    return outside
+    missed = n - clicks
+    drawn = math.lgamma(clicks + 0.5) + math.lgamma(missed + 0.5) - math.lgamma(n + 1)
+    least = drawn - math.log(math.pi) + math.log(ALPHA)  # logarithm of the likelihood at an end
+    if not clicks:
+        return 0.0, -math.expm1(least / n)
+    if not missed:
+        return math.exp(least / n), 1.0
+    mean = clicks / n
+    middle = math.log(clicks / missed)
+    highest = clicks * math.log(mean) + missed * math.log(missed / n)
+    reach = math.sqrt(2 * (highest - least) / (n * mean * (1 - mean)))
+    low, high = (_log_odds(n, clicks, least, middle + side * reach) for side in (-1, 1))
+    return 1 / (1 + math.exp(-low)), 1 / (1 + math.exp(-high))
+
+
+def _log_odds(n: float, clicks: float, least: float, x: float) -> float:
+    """Where the log-likelihood is ``least``, from a guess, by Newton's method.
+
+    It is concave in the log-odds x: from the second step on x comes nearer from outside, and can
+    only be too wide.
+    """
+    for _ in range(50):
+        soft = max(x, 0.0) + math.log1p(math.exp(-abs(x)))  # ln(1 + e^x)
+        rate = math.exp(x - soft)
+        step = (clicks * x - n * soft - least) / (clicks - n * rate)
+        x -= step
+        if abs(step) < 1e-10:
+            break
+    return x
 
 
 def compare(strata: Iterable[tuple[Sums, Sums]]) -> Comparison | None:

@@ -16,7 +16,7 @@ from whim.serve.state.views import RateView, arm_rates
 
 PER_PAGE = 50
 DEEPEST = 40  # pages that can be turned to; further arms: by name, or in another order
-_CHUNK = 500  # arms looked at before others have their turn
+_CHUNK = 200  # arms looked at before others have their turn
 _NEVER = ArmCounts()
 Key = Callable[[str | int, Stats], Any]
 
@@ -30,8 +30,8 @@ def _width(rate: RateView) -> float | None:
 
 
 def _since(arm: str | int, stats: Stats) -> float | None:
-    rate = arm_rates(stats, arm)[1]
-    return None if rate is None else rate.mean
+    since = stats.since_change.sums(arm)
+    return since[1] / since[0] if since and since[0] else None
 
 
 SORTS: dict[str, Key] = {
