@@ -7,7 +7,7 @@ RUN    := $(VENV)/.run-ready
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run demo paper test lint types layers tests bench bench-peers bench-service figures slow \
+.PHONY: help run demo paper test checked lint types layers tests warm pytest bench bench-peers bench-service figures slow \
         clean constraints
 
 help:
@@ -31,7 +31,12 @@ run: $(RUN)
 paper: $(RUN)
 	@$(BIN)/whim paper all --out out/paper $(if $(DATA),--data $(DATA))
 
-test: lint types layers tests
+# checks and the compiler beside each other, then the tests on both cores
+test: $(READY)
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target checked warm
+	@$(MAKE) --no-print-directory pytest
+
+checked: lint types layers
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -43,8 +48,12 @@ types: $(READY)
 layers: $(READY)
 	$(BIN)/lint-imports --no-cache
 
-tests: $(READY)
+tests: warm pytest
+
+warm: $(READY)
 	$(BIN)/python -m tests.warm
+
+pytest: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal --doctest-modules src/whim tests
 
 # all of them run, and each can fail the target: one missed bar must not hide the others
@@ -84,7 +93,7 @@ $(RUN): pyproject.toml constraints.txt
 
 # everything: the service, the tools, the tests
 $(READY): $(RUN)
-	$(PIP) -q --no-build-isolation -e '.[dev]'
+	$(PIP) -q --no-compile --no-build-isolation -e '.[dev]'
 	@touch $@
 
 # after a change of dependencies: the newest versions into constraints.txt

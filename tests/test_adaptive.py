@@ -204,6 +204,21 @@ def test_nothing_changes_and_nothing_is_reported(kind: str) -> None:
     assert len(policy.update_many(np.arange(20_000) % 2, X, r)) <= 2
 
 
+def test_coefficients_of_clicks_are_never_expected_beyond_all_bounds() -> None:
+    """Seen with optimism 0.5 on classes that swap places: a variance of 1e9, then NaN for ever."""
+    rng = np.random.default_rng(15)
+    X = rng.normal(size=(400, 3))
+    policy = whim.AdaptiveLinUCB(n_features=3)
+    policy.add_arms(range(3))
+    for t, x in enumerate(X):
+        policy._totals[2] = 4.0 ** min(t, 60)  # squares of coefficients that grow without end
+        policy.update(t % 3, x, float(x[t % 3] > 0))
+        assert np.isfinite(policy.scores(x)).all()
+    bound = 1000 * 4 / np.mean(np.sum(X**2, axis=1) + 1)
+    assert policy._prior[1].max() == pytest.approx(bound, rel=0.02)
+    assert policy.coefficients(0) @ X[0] * X[0, 0] > 0
+
+
 def test_arms_that_leave_take_their_plays_along_but_not_what_they_taught() -> None:
     rng = np.random.default_rng(12)
     policy = whim.AdaptiveLinUCB(n_features=2)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from whim import experiments
 from whim.cli.app import app
 from whim.errors import InvalidInputError
 from whim.evaluate import Interval
@@ -84,10 +85,21 @@ def test_every_experiment_tells_what_it_found(name: str, tmp_path: Path) -> None
     for figure in found.figures:
         assert all(len(c.x) == len(c.y) > 0 for c in figure.curves)
     stand_in = "stand-in" in found.warning
-    needs = name.startswith(("lastfm", "yahoo")) or name in ("beyond/clicks", "beyond/streams")
+    needs = name.startswith(("lastfm", "yahoo"))
+    needs |= name in ("beyond/clicks", "beyond/streams", "beyond/lastfm")
     assert stand_in == needs
     found.save(tmp_path / "found.json")
     assert ExperimentResult.load(tmp_path / "found.json") == found
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_loops_are_compiled_ahead(monkeypatch: pytest.MonkeyPatch, first: bool) -> None:
+    """With an empty cache it is the first thing that ``whim paper`` does."""
+    monkeypatch.setattr(experiments, "_OTHER_LOOPS", [("ucb", {}), ("random", {})])
+    told: list[int] = []
+    stage = lambda title, total: told.append  # noqa: E731
+    experiments.compile_loops(Options(jobs=1, stage=stage), first=first)
+    assert told[-1] == (2 if first else 4)
 
 
 @pytest.mark.usefixtures("small")

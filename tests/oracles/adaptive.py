@@ -445,3 +445,5 @@ class AdaptiveOracle:
         usual = (size / self.lengths + squares.sum()) / (1 + known.sum())
         alike = 10.0 if self.clicks else 3.0
         self.tau2 = (alike * usual + squares) / (alike + known)
+        if self.clicks:
+            self.tau2 = np.minimum(self.tau2, 1000 * size / self.lengths)

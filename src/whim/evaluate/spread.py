@@ -15,13 +15,15 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from multiprocessing import resource_tracker
-from typing import Any
+from typing import Any, TypeVar
 
 from whim import checks
 from whim.errors import InvalidInputError, WhimError
 from whim.evaluate.store import TaskStore, code_digest
 from whim.extras import require
 
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 # results as they come: place of the task, and what its call returned
 Outputs = Generator[tuple[int, Any], None, None]
 
@@ -31,15 +33,15 @@ _PATIENCE = 60  # seconds for a scheduler to answer and for its first worker to 
 
 
 def spread(
-    function: Callable[[Any], Any],
-    tasks: Iterable[Any],
+    function: Callable[[Task], Result],
+    tasks: Iterable[Task],
     *,
     jobs: int = 1,
     engine: str = "local",
     address: str | None = None,
     progress: Callable[[int], None] | None = None,
     store: TaskStore | str | os.PathLike[str] | None = None,
-) -> list[Any]:
+) -> list[Result]:
     """Call ``function(task)`` for every task; the results in the order of the tasks.
 
     Parameters

@@ -40,6 +40,16 @@ def percent(i: Interval, digits: int = 0, *, signed: bool = False) -> str:
     return f"{value} %" + between(low, high)
 
 
+def in_points(i: Interval, digits: int = 1) -> str:
+    """A difference of shares in points, such as ``+3.2 [+2.6, +3.9]``.
+
+    >>> in_points(Interval(-0.02, -0.031, 0.004))
+    '−2.0 [−3.1, +0.4]'
+    """
+    value, low, high = (_hundredths(part, digits, True) for part in i)
+    return value + between(low, high)
+
+
 def _hundredths(share: float, digits: int, signed: bool) -> str:
     if math.isnan(share):
         return "nan"  # without a sign, so that ``between`` knows it

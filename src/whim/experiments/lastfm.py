@@ -63,21 +63,25 @@ def _wu() -> dict[str, whim.Policy]:
     }
 
 
-def source(options: Options, protocol: str, *, full: int, quick: int) -> click_rates.Source:
+def source(
+    options: Options, protocol: str, *, full: int, quick: int, order: str = "user"
+) -> click_rates.Source:
     """Logs of one protocol, one per run: the order of users and the pools are drawn anew."""
     folder = _folder(options)
     real = folder is not None
     runs = options.choose(full, quick)
     if folder is None:
         folder = Listeners().write(options.work / "listeners", seed=options.seed)
-    settings: dict[str, Any] = {"protocol": protocol}
+    settings: dict[str, Any] = {"protocol": protocol, "order": order}
     if not real:  # as many candidates and events as the made-up community has
         settings |= {"min_listeners": 20} if protocol == "paper" else {"dense": 3}
     elif options.quick and protocol == "paper":
         settings["passes"] = 1
     made = []
     for run in range(runs):
-        target = options.work / f"lastfm-{'real' if real else 'made-up'}-{protocol}-{run}.whim"
+        target = (
+            options.work / f"lastfm-{'real' if real else 'made-up'}-{protocol}-{order}-{run}.whim"
+        )
         made.append(
             lastfm.convert(
                 folder, target, **settings, seed=1000 * options.seed + run, overwrite=True
@@ -97,9 +101,8 @@ def _folder(options: Options) -> Path | None:
 
 def table(options: Options) -> ExperimentResult:
     """Table 2 of the paper, and the published clicks of Wu et al. 2018."""
-    count = {"full": 5, "quick": 3}
-    origin, made = source(options, "paper", **count), policies()
-    wu, theirs = source(options, "wu2018", **count), _wu()
+    origin, made = source(options, "paper", full=5, quick=3), policies()
+    wu, theirs = source(options, "wu2018", full=5, quick=3), _wu()
     runs = len(origin.logs)
     advance = options.stage("lastfm/table", (len(made) + len(theirs)) * runs)
     result = click_rates.replay_all(origin, made, options, advance)

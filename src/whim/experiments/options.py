@@ -12,7 +12,7 @@ from whim import checks
 Stage = Callable[[str, int], Callable[[int], None]]
 
 # of those beyond the paper, what uses data
-_READING = ("beyond/clicks", "beyond/rewards", "beyond/streams")
+_READING = ("beyond/clicks", "beyond/rewards", "beyond/streams", "beyond/lastfm")
 
 
 def after(advance: Callable[[int], None], before: int) -> Callable[[int], None]:

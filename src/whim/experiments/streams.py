@@ -82,7 +82,7 @@ def streams(options: Options) -> ExperimentResult:
             found.append(_outcome(stream, arrangement == _SHUFFLED, policies, options))
             after(advance, 2 * done)(len(outcomes[_IN_TIME]) + len(outcomes[_SHUFFLED]) - 2 * done)
     ahead = [one.ahead(one.best) for one in outcomes[_IN_TIME]]
-    average = fmt.percent(Interval(_mean(ahead), math.nan, math.nan), 1, signed=True)
+    average = fmt.in_points(Interval(_mean(ahead), math.nan, math.nan))
     return ExperimentResult(
         title="Streams with every reward known: one policy as it comes, against tuned rivals",
         summary=_summary(outcomes, average),
@@ -95,12 +95,14 @@ def streams(options: Options) -> ExperimentResult:
         differences=_differences(),
         warning=_STAND_IN if made_up else "",
         tables=[
-            _compared(outcomes),
+            *(_compared(where, found) for where, found in outcomes.items()),
             *(_table(where, found) for where, found in outcomes.items()),
             _chosen(outcomes),
         ],
         figures=[_figure(where, found) for where, found in outcomes.items()],
-        headline=[("Streams: AdaptiveLinUCB less the best rival in hindsight, mean", "–", average)],
+        headline=[
+            ("Streams: AdaptiveLinUCB less the best rival in hindsight, mean, points", "–", average)
+        ],
     )
 
 
@@ -158,40 +160,36 @@ def _summary(outcomes: dict[str, list[Outcome]], average: str) -> str:
     return (
         f"On {len(moved)} streams AdaptiveLinUCB as it comes is surely ahead of the best rival "
         f"tuned in hindsight on {sum(i.low > 0 for i in ahead)}, surely behind on "
-        f"{sum(i.high < 0 for i in ahead)}, by {average} of reward on average; shuffled, so that "
-        f"nothing changes, it is surely below LinUCB with α tuned in hindsight on "
+        f"{sum(i.high < 0 for i in ahead)}, by {average} points of reward on average; shuffled, so "
+        f"that nothing changes, it is surely below LinUCB with α tuned in hindsight on "
         f"{sum(i.high < 0 for i in level)}, by at most "
-        f"{fmt.percent(Interval(max(0.0, -min(i.value for i in level)), math.nan, math.nan), 1)}."
+        f"{100 * max(0.0, -min(i.value for i in level)):.1f} points."
     )
 
 
-def _compared(outcomes: dict[str, list[Outcome]]) -> Table:
-    rows = []
-    for where, found in outcomes.items():
-        for one in found:
-            steps, arms, d = one.size
-            tuned = LINUCB + HINDSIGHT
-            rows.append(
-                [
-                    one.stream.name, where, f"{steps:,}, {arms}, {d}",
-                    fmt.percent(one.share(ADAPTIVE), 1), one.best,
-                    fmt.percent(one.share(one.best), 1),
-                    fmt.percent(one.ahead(one.best), 1, signed=True),
-                    fmt.percent(one.share(tuned), 1),
-                    fmt.percent(one.ahead(tuned), 1, signed=True),
-                ]
-            )  # fmt: skip
+def _compared(where: str, found: list[Outcome]) -> Table:
+    tuned, rows = LINUCB + HINDSIGHT, []
+    for one in found:
+        best = one.best.replace(HINDSIGHT, " (tuned)")
+        rows.append(
+            [
+                one.stream.name, f"{100 * one.share(ADAPTIVE).value:.1f}",
+                f"{best} {100 * one.share(one.best).value:.1f}", fmt.in_points(one.ahead(one.best)),
+                f"{100 * one.share(tuned).value:.1f}", fmt.in_points(one.ahead(tuned)),
+            ]
+        )  # fmt: skip
     return Table(
-        title="AdaptiveLinUCB as it comes, against the best rival in hindsight",
+        title=f"AdaptiveLinUCB as it comes, against the best rival in hindsight, {where}",
         columns=[
-            "stream", "order", "steps, arms, features", ADAPTIVE, "best rival in hindsight",
-            "its reward", "difference", LINUCB + HINDSIGHT, "difference",
+            "stream", ADAPTIVE, "best rival in hindsight", "difference", f"{LINUCB} (tuned)",
+            "difference",
         ],
         rows=rows,
-        caption="Mean reward over the last 90 % of a stream. 95 % intervals by a bootstrap of "
-        "blocks of 2√n steps; differences are over the same steps. The best rival is the one with "
-        "the largest mean on this very stream among all policies and settings tried: its lead is "
-        "flattered by the choice, and the difference is so much harder on AdaptiveLinUCB.",
+        caption="Mean reward over the last 90 % of a stream, in percent; differences in points, "
+        "over the same steps, with 95 % intervals by a bootstrap of blocks of 2√n steps. The best "
+        "rival is the one with the largest mean on this very stream among all policies and "
+        "settings tried: its lead is flattered by the choice, and the difference is so much harder "
+        "on AdaptiveLinUCB.",
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from whim.types import F64, I64, ArmId, ChangeEvent
 
 # log-likelihood that a change must have gained, at one false event per 10,000 plays, and how much
 # more for e times fewer: rewards of which nine in ten are zero need that (beyond/rewards)
-_LEAST_GAIN, _MORE_GAIN = 3.0, 6.0
+_LEAST_GAIN, _MORE_GAIN = 4.5, 6.0
 _RARE = 1e-5  # hazards up to this one are "nothing changes"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from whim.kernels.jit import inline, part
 from whim.kernels.linalg.f64x4 import load, splat, total
 from whim.kernels.models.adaptive.models import Play
@@ -39,6 +41,7 @@ from whim.types import F64
 
 _FADE = 1.0 - 1.0 / 2000.0  # of the noise, per play
 _LOGITS = 4.0  # a coefficient's variance at first, times plays per squared context, for clicks
+_MOST = 1000.0  # of that at first: where classes can be told apart, likelihood asks for ever more
 _ALIKE, _ALIKE_CLICKS = 3.0, 10.0  # plays' worth of belief that coefficients vary alike
 _OFTEN, _EVERY = 200, 16  # steps for which the prior follows each play; from then on, some
 
@@ -156,5 +159,7 @@ def learn_prior(state: State, clicks: bool) -> None:
     size = _LOGITS * (sums[STEPS] + 1.0) if clicks else sums[REWARDS_SQUARED]
     usual = (size / sums[CONTEXTS_SQUARED] + square) / (1.0 + known)
     alike = _ALIKE_CLICKS if clicks else _ALIKE
+    most = _MOST * size / sums[CONTEXTS_SQUARED] if clicks else np.inf
     for j in range(p):
-        prior[VARIANCE, j] = (alike * usual + totals[SQUARE, j]) / (alike + totals[KNOWN, j])
+        variance = (alike * usual + totals[SQUARE, j]) / (alike + totals[KNOWN, j])
+        prior[VARIANCE, j] = min(variance, most)
