@@ -156,6 +156,8 @@ def test_the_openapi_document_is_the_same_but_for_descriptions(tmp_path: Path) -
             assert part["maxLength"] == 256
             part["maxLength"] = 128
     _without_added_by_limits(found, before)
+    del found["components"]["schemas"]["ArmTold"]["properties"]["since_change"]  # nor is this
+    del found["components"]["schemas"]["RateView"]
     assert found == before
 
 
