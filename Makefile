@@ -75,6 +75,7 @@ demo: $(READY)
 slow: $(READY)
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 tests/test_disjoint.py tests/test_hybrid.py
 	$(BIN)/python -m tests.slow.replay_agrees
+	$(BIN)/python -m tests.slow.served_estimates
 	$(BIN)/python -m tests.slow.kills
 	$(BIN)/python -m tests.slow.claims
 	$(BIN)/python -m tests.slow.fuzz

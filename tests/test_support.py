@@ -12,12 +12,16 @@ import pytest
 from typer.testing import CliRunner
 
 import whim
+from tests.served_truth import CONFIGS, held
 from whim.cli.app import app
 from whim.evaluate.intervals import proportion
 from whim.evaluate.tasks import log_run, log_settings
 from whim.logs import Log
 from whim.report import read_folder
 from whim.report.page import report_page
+from whim.serve import wire
+from whim.serve.state.policy import SERVED
+from whim.serve.state.space_state import SpaceState
 
 
 def logged(
@@ -156,3 +160,25 @@ def test_a_sweep_and_a_saved_report_say_unknown(tmp_path: Path) -> None:
     page = report_page(read_folder(tmp_path / "out"))
     assert "unknown" in page
     assert "no event shows what the policy chooses" in page
+
+
+# -- logs of the service (tests/slow/served_estimates.py has all policies and more logs) ---------
+
+
+@pytest.mark.parametrize(("policy", "explore"), [("lints", 0.0), ("linucb-disjoint", 0.2)])
+def test_intervals_on_logs_of_the_service_hold_the_truth(policy: str, explore: float) -> None:
+    found = held(policy, explore, logs=40, events=300)
+    known = found.logs - found.refused
+    assert known >= 30
+    for name, count in found.held.items():
+        assert abs(count / known - 0.95) < 4 * math.sqrt(0.95 * 0.05 / known), name
+
+
+def test_a_service_that_never_explores_has_its_estimates_refused() -> None:
+    assert held("linucb-disjoint", 0.0, logs=5, events=200).refused == 5
+
+
+def test_the_slow_experiment_has_every_policy_of_the_service() -> None:
+    assert sorted(CONFIGS) == SERVED
+    for policy, parts in CONFIGS.items():
+        SpaceState(wire.SpaceConfig(policy=policy, **parts))
