@@ -49,7 +49,7 @@ class ArmArrays:
     restarts_all: ClassVar[bool] = False  # whether what it reports and restarts is all arms
 
     _params: dict[str, Any]
-    _written = 0  # rows up to which spare ones have memory already
+    _written = 0  # rows up to which spare ones hold the prior already
     # held by reads from the moment they fill ``_out`` until they have taken their numbers from it
     _lock: threading.RLock
     # the state as kernels take it, and the kernels of live calls, until an array is replaced
@@ -154,17 +154,13 @@ class ArmArrays:
         """The live arms, in the order in which they were added."""
         return list(self._table.slot_of)
 
-    def reserve(self, arms: int) -> None:
-        """Have addresses for so many arms, though no memory yet: adding them moves no array."""
-        self._reserve(arms)
-
-    def make_room(self, arms: int, seconds: float) -> bool:
-        """Have the system give memory for so many more arms, for so long; False: call again."""
+    def make_room(self, arms: int, seconds: float = 0.0) -> bool:
+        """Grow arrays for so many more arms, then get their memory, for so long; False: go on."""
         until, used = time.perf_counter() + seconds, len(self._table.id_of)
         self._reserve(used + arms)
         for row in range(max(used, self._written), used + arms):
-            for name in self._priors:
-                getattr(self, name)[row] = 0  # spare: the arm that gets it starts with its prior
+            for name, prior in self._priors.items():
+                getattr(self, name)[row] = prior
             self._written = row + 1
             if time.perf_counter() > until:
                 break
@@ -233,10 +229,12 @@ class ArmArrays:
         ids = self._id_list(arms, "arms")
         Y = self._item_features(ids, features)
         missing = self._table.missing(ids)
-        self._reserve(len(self._table.id_of) + len(missing))
+        used = len(self._table.id_of)
+        self._reserve(used + len(missing))
         slots = [slot for _, slot in self._table.add(missing)]
+        bare = [slot for slot in slots if not used <= slot < self._written]
         for name, prior in self._priors.items():
-            getattr(self, name)[slots] = prior
+            getattr(self, name)[bare] = prior
         if Y is not None and missing:
             first = {arm: i for i, arm in reversed(list(enumerate(ids)))}
             self._features[slots] = Y[[first[arm] for arm in missing]]

@@ -85,11 +85,7 @@ async def show_stats(service: Service, call: Call) -> bodies.StatsView:
 
 async def decide(service: Service, call: Call) -> bytes:
     """Ask what to show. The same decision_id and body give the same answer."""
-    name = call.params["space"]
-    await service.make_room(name, [call.body])
-    request = service.decide(name, call.body)
-    await request.token
-    return request.answer
+    return await service.decided(call.params["space"], call.body)
 
 
 async def decide_many(service: Service, call: Call) -> bytes:

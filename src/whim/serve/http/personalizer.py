@@ -127,13 +127,11 @@ async def rank(service: Service, call: Call) -> RankResponse:
     space = service.engine.space(name)
     if not space.state.items.size:  # a space of the user's own may have none
         decision.candidates = [a.id for a in offered]
-    await service.make_room(name, [decision])
-    request = service.decide(name, decision)
     try:
-        await request.token
+        raw = await service.decided(name, decision)
     except (ConflictError, InvalidInputError) as error:
         raise type(error)(_renamed(str(error), places)) from None
-    answer = msgspec.json.decode(request.answer, type=wire.Answer)
+    answer = msgspec.json.decode(raw, type=wire.Answer)
     ids = [a.id for a in offered]
     wanted, shown = ids.index(str(answer.ranking[0].arm)), ids.index(str(answer.arm))
     draws = space.state.policy.randomised

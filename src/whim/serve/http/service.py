@@ -58,6 +58,7 @@ class Service:
         self._runtime = RuntimeMetrics(self)
         self.metrics.add(self._runtime)
         self.turns = Turns()
+        self._growing = asyncio.Lock()
         self.buffers = Buffers(settings.max_buffered)
         self.engine: Engine
         self.background: Background
@@ -241,17 +242,40 @@ class Service:
                     one.token.set_exception(one.error)
         self.engine.store.send()  # not at the end of the turn: it is ready now
 
+    async def decided(self, name: str, body: wire.DecisionBody) -> bytes:
+        """The answer to a decision, once it is safe."""
+        if self.needs_room(name, body):
+            async with self.room(name, [body]):
+                request = self.decide(name, body)
+                await request.token
+        else:
+            request = self.decide(name, body)
+            await request.token
+        return request.answer
+
     def _work(self, name: str, body: wire.DecisionBody) -> float:
         space = self.engine.spaces.get(name)
         return 0.0 if space is None else space.work(body)
 
-    async def make_room(self, name: str, bodies: list[wire.DecisionBody]) -> None:
-        """Get memory for the new arms of decisions, slice by slice, if it is much."""
+    def needs_room(self, name: str, body: wire.DecisionBody) -> bool:
+        """Whether a decision must be made inside of ``room``."""
         space = self.engine.spaces.get(name)
-        if space is None or not any(space.needs_room(body) for body in bodies):
+        return space is not None and space.needs_room(body)
+
+    @contextlib.asynccontextmanager
+    async def room(self, name: str, bodies: list[wire.DecisionBody]) -> AsyncIterator[None]:
+        """Have memory for the new arms of decisions, which it takes a while to get.
+
+        One at a time: else two would be given the same memory, and one of them had none.
+        """
+        space = self.engine.space(name)
+        if not space.brings_new(bodies):
+            yield
             return
-        while not await self.turns.run(functools.partial(space.make_room, bodies, SLICE)):
-            pass
+        async with self._growing:
+            while not await self.turns.run(functools.partial(space.make_room, bodies, SLICE)):
+                pass
+            yield
 
     async def decide_many(
         self, name: str, bodies: list[wire.DecisionBody]
@@ -270,8 +294,11 @@ class Service:
             while at < len(bodies) and left > 0 and at - begun < _DECISIONS:
                 left -= self._work(name, bodies[at])
                 at += 1
-            await self.make_room(name, bodies[begun:at])
-            for one in await self.turns.run(functools.partial(decide, bodies[begun:at])):
+            some = bodies[begun:at]
+            heavy = any(self.needs_room(name, body) for body in some)
+            async with self.room(name, some) if heavy else contextlib.nullcontext():
+                requests = await self.turns.run(functools.partial(decide, some))
+            for one in requests:
                 yield one
 
     def token(self) -> asyncio.Future[None]:

@@ -145,13 +145,10 @@ class Space:
         self._reserve()
 
     def _reserve(self, always: bool = False) -> None:
-        """Have addresses for all arms that there may be: moving large models stops everybody.
-
-        While it serves, which is not ``always`` so, only if little has to be moved for it.
-        """
+        """Have addresses for all arms that there may be, unless large models had to be moved."""
         if always or self.state.n_arms * self._arm_bytes < _LITTLE:
             with contextlib.suppress(MemoryError):  # then arrays grow as arms come
-                self.state.policy.reserve(self._most_arms)
+                self.state.policy.make_room(max(0, self._most_arms - self.state.n_arms))
 
     @property
     def _most_arms(self) -> int:
@@ -316,11 +313,14 @@ class Space:
 
     def make_room(self, bodies: list[wire.DecisionBody], seconds: float) -> bool:
         """Get memory for the new arms of decisions, for so long; False: call again."""
+        return self.state.policy.make_room(self.brings_new(bodies), seconds)
+
+    def brings_new(self, bodies: list[wire.DecisionBody]) -> int:
+        """How many arms of decisions are new; 0, too, if they are so many that it is refused."""
         once = len(bodies) * (self._limits.max_new_arm_bytes // self._arm_bytes)
-        room = min(self._most_arms - self.state.n_arms, once)  # or they will be refused
         ids = {c.id if type(c) is wire.Candidate else c for body in bodies for c in body.candidates}
         new = self.state.count_new(ids)
-        return not 0 < new <= room or self.state.policy.make_room(new, seconds)
+        return new if new <= min(self._most_arms - self.state.n_arms, once) else 0
 
     def _draw(self, key: str, wanted: int, n: int) -> tuple[int, wire.Mode]:
         """Which candidate is shown, and why."""
