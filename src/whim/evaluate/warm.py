@@ -81,11 +81,23 @@ def warm(
     """``warm_policy`` for each, on several cores.
 
     Left to themselves, the workers of a comparison would all begin by compiling the same loops.
+    """
+    warm_all([(policy, calls) for policy in policies], jobs=jobs, progress=progress)
+
+
+def warm_all(
+    works: Iterable[tuple[Policy, Collection[str]]],
+    *,
+    jobs: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """``warm`` with calls of its own for each policy.
+
     What kernels have in common is compiled once per process: policies of one model share a worker.
     """
-    models: dict[str, list[bytes]] = {}
-    for policy in policies:
-        models.setdefault(_model(policy), []).append(policy.to_bytes())
+    models: dict[str, list[tuple[bytes, tuple[str, ...]]]] = {}
+    for policy, calls in works:
+        models.setdefault(_model(policy), []).append((policy.to_bytes(), tuple(calls)))
     groups = sorted(models.values(), key=len, reverse=True)
     n = sum(map(len, groups))
 
@@ -93,7 +105,7 @@ def warm(
         if progress is not None:
             progress(n * done // len(groups))
 
-    spread(warm_task, [(group, tuple(calls)) for group in groups], jobs=jobs, progress=advance)
+    spread(_warm_group, groups, jobs=jobs, progress=advance)
 
 
 def _model(policy: Any) -> str:
@@ -102,8 +114,7 @@ def _model(policy: Any) -> str:
     return "" if kernels is None else str(kernels._score.__module__).replace("ps_", "")
 
 
-def warm_task(task: tuple[list[bytes], tuple[str, ...]]) -> None:
+def _warm_group(group: list[tuple[bytes, tuple[str, ...]]]) -> None:
     """``warm_policy`` for policies' bytes, as a worker does it."""
-    group, calls = task
-    for data in group:
+    for data, calls in group:
         warm_policy(from_bytes(data), calls)

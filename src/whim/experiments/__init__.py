@@ -66,6 +66,7 @@ _OTHER_LOOPS: list[tuple[str, dict[str, Any]]] = [  # those that take longest to
     ("ucb", {}),
     ("random", {}),
 ]
+_BATCHES = ("pslinucb-disjoint", "adaptive-linucb")
 
 
 def select(name: str) -> list[str]:
@@ -88,18 +89,16 @@ def compile_loops(options: Options, *, first: bool) -> None:
     The first experiment needs few, so that its figures are there while others are compiled.
     Where a loop is cached already this takes no time.
     """
-    from whim.evaluate import spread
-    from whim.evaluate.warm import warm_task
+    from whim.evaluate.warm import warm_all
     from whim.policies import policy
 
     chosen = _FIRST_LOOPS if first else _OTHER_LOOPS
-    tasks = [([policy(name, **params).to_bytes()], ("loop",)) for name, params in chosen]
+    works = [(policy(name, **params), ("loop",)) for name, params in chosen]
     if not first:  # beyond/calibration and beyond/rewards learn by update_many
-        batch = ("pslinucb-disjoint", "adaptive-linucb")
-        tasks += [([policy(name, **_ONE).to_bytes()], ("batch",)) for name in batch]
+        works += [(policy(name, **_ONE), ("batch",)) for name in _BATCHES]
     title = "compiling for the first experiment" if first else "compiling for all others"
-    advance = options.stage(f"{title} (only once)", len(tasks))
-    spread(warm_task, tasks, jobs=options.jobs, progress=advance)
+    advance = options.stage(f"{title} (only once)", len(works))
+    warm_all(works, jobs=options.jobs, progress=advance)
 
 
 def run(experiment: str, options: Options) -> ExperimentResult:

@@ -88,11 +88,16 @@ def tune(
 ) -> dict[str, dict[str, list[tuple[dict[str, Any], float, float]]]]:
     """By case and competitor: its settings with mean regret and false alarms per play, best first.
 
-    Of every competitor with more than one setting, unless ``among`` names others.
+    Of every competitor with more than one setting, unless ``among`` names others. A quick run
+    tries the first and a middle one of each grid.
     """
     tuned: dict[str, dict[str, list[tuple[dict[str, Any], float, float]]]] = {}
     for done, case in enumerate(cases):
         choices = among or {b: r for b, r in competitors(case).items() if len(r.grid) > 1}
+        if options.quick:
+            choices = {
+                b: r._replace(grid=r.grid[:: (len(r.grid) + 1) // 2]) for b, r in choices.items()
+            }
         names = {
             (label, i): f"{label} {i}" for label, r in choices.items() for i in range(len(r.grid))
         }
