@@ -18,9 +18,10 @@ from whim.serve import wire
 from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import DECODERS, Kind
 from whim.serve.log.store import pack_changes
+from whim.serve.state.drawing import draws
 from whim.serve.state.engine import Engine
 from whim.serve.state.recovery import BusyError, Rebuilt, rebuild
-from whim.serve.state.space import ConflictError, NotFoundError, draws
+from whim.serve.state.space import ConflictError, NotFoundError
 from whim.serve.state.space_state import SpaceState
 
 SECOND = 1_000_000_000

@@ -25,7 +25,8 @@ from whim.serve.jobs import export as exporting
 from whim.serve.jobs.export import export
 from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import DecisionRow
-from whim.serve.state.space import NotFoundError, probability
+from whim.serve.state.drawing import probability
+from whim.serve.state.space import NotFoundError
 
 __all__ = ["clock", "engine"]  # fixtures
 FIRST = 1_700_000_000 * 1_000_000  # µs of the test's clock

@@ -211,7 +211,7 @@ class ArmArrays:
         return self._plays[self._table.slot(arm)]
 
     def add_arms(self, arms: Iterable[ArmId], features: npt.ArrayLike | None = None) -> list[ArmId]:
-        """Add arms; those that are live already are left as they are.
+        """Add arms and return the ids that are new; live ones are left as they are.
 
         Parameters
         ----------
@@ -220,17 +220,11 @@ class ArmArrays:
         features
             One row per id (hybrid and uniform payoffs). A live arm keeps the features it has:
             ``set_features`` replaces them.
-
-        Returns
-        -------
-        list
-            The ids that are new.
         """
         ids = self._id_list(arms, "arms")
         Y = self._item_features(ids, features)
         missing = self._table.missing(ids)
-        used = len(self._table.id_of)
-        self._reserve(used + len(missing))
+        self._reserve((used := len(self._table.id_of)) + len(missing))
         slots = [slot for _, slot in self._table.add(missing)]
         bare = [slot for slot in slots if not used <= slot < self._written]
         for name, prior in self._priors.items():

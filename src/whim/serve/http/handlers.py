@@ -166,7 +166,7 @@ async def stream_changes(service: Service, call: Call) -> None:
     """Stream changes as they are detected, as server-sent events; Last-Event-ID is honoured."""
     name = call.params["space"]
     service.engine.space(name)
-    service.check_streams()
+    service.streams.check()
     since = _last_event(call)
     headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
     await call.send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -179,7 +179,7 @@ async def stream_changes(service: Service, call: Call) -> None:
 
     gone = asyncio.ensure_future(_until_gone(call))
     try:
-        with service.listening(name) as bell:
+        with service.streams.listening(name) as bell:
             await say(": whim\nretry: 1000\n\n")
             while not gone.done() and not service.closing.is_set():
                 if name not in service.engine or not service.keys.still_allows(call.key, "read"):

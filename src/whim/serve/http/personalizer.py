@@ -19,7 +19,8 @@ from whim.serve.http.problems import ProblemError
 from whim.serve.http.routes import Call, Route
 from whim.serve.http.service import Service
 from whim.serve.starter import personalizer_config
-from whim.serve.state.space import ConflictError, probabilities
+from whim.serve.state.drawing import probabilities
+from whim.serve.state.space import ConflictError
 
 _DEEPEST = 16
 _Id = Annotated[str, Meta(min_length=1, max_length=256)]

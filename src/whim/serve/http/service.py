@@ -7,7 +7,7 @@ import collections
 import contextlib
 import functools
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from whim.serve.http.metrics import Metrics
 from whim.serve.http.problems import ProblemError
 from whim.serve.http.routes import Buffers
 from whim.serve.http.runtime_metrics import RuntimeMetrics
+from whim.serve.http.streams import Streams
 from whim.serve.http.turns import SLICE, Turns
 from whim.serve.jobs.background import Background, Job
 from whim.serve.jobs.webhooks import Webhooks
@@ -69,7 +70,7 @@ class Service:
         self.closing = asyncio.Event()
         self.draining = False  # others should send no more, and what comes is still answered
         self._clock = clock
-        self._bells: dict[str, set[asyncio.Event]] = {}
+        self.streams = Streams(settings.max_connections // 2)
         self._tasks: set[asyncio.Task[None]] = set()
         self._requests: collections.deque[tuple[str, DecisionRequest]] = collections.deque()
         self._hooks: Webhooks | None = None
@@ -164,12 +165,7 @@ class Service:
     def end_streams(self) -> None:
         """Let listeners go, so that a shutdown need not wait for them."""
         self.closing.set()
-        self._ring_all()
-
-    def _ring_all(self) -> None:
-        for bells in self._bells.values():
-            for bell in bells:
-                bell.set()
+        self.streams.ring_all()
 
     def give_up(self) -> None:
         """Answer those who wait for a commit that does not end: the service does."""
@@ -337,35 +333,13 @@ class Service:
             self.log.info("change", space=name, arm=change.event.arm, plays=change.event.plays)
             changed.add(name)
         for name in changed:
-            for bell in self._bells.get(name, ()):
-                bell.set()
+            self.streams.ring(name)
             if self._hooks is not None:
                 self._hooks.wake(name)
 
     def changes_after(self, name: str, since: int, most: int = 1000) -> list[dict[str, Any]]:
         """Changes of a space after row ``since``; none of one that is not there."""
         return self.engine.changes(name, since, most) if name in self.engine else []
-
-    def check_streams(self) -> None:
-        """Refuse one more listener where they would leave no connections for others."""
-        most = self.settings.max_connections // 2
-        if sum(len(bells) for bells in self._bells.values()) >= most:
-            raise ProblemError(
-                429, "busy", f"at most {most} streams at a time, please.", retry_after="10"
-            )
-
-    @contextlib.contextmanager
-    def listening(self, name: str) -> Iterator[asyncio.Event]:
-        """A bell that rings when a space reports a change, or when the service ends."""
-        bell = asyncio.Event()
-        bells = self._bells.setdefault(name, set())
-        bells.add(bell)
-        try:
-            yield bell
-        finally:
-            bells.discard(bell)
-            if not bells:
-                self._bells.pop(name, None)
 
     def webhook_lags(self) -> dict[str, float]:
         """By host, the age in seconds of the oldest change that is not delivered yet."""
@@ -382,7 +356,7 @@ class Service:
         said = held = False
         while True:
             if self.keys.changed():  # those whose key was revoked must not listen on
-                self._ring_all()
+                self.streams.ring_all()
             due = self.engine.tick(most=_AT_ONCE)
             clock = self.engine.clock.view
             if clock.held != held:

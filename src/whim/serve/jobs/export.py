@@ -22,8 +22,8 @@ from whim.checks import choice
 from whim.errors import LogFileError
 from whim.logs import Writer
 from whim.serve.jobs.history import Decision, History, Progress
+from whim.serve.state.drawing import probabilities
 from whim.serve.state.policy import draws
-from whim.serve.state.space import probabilities
 from whim.serve.state.stats import MICRO
 
 _BATCH = 20_000  # rows of Parquet at a time

@@ -28,8 +28,9 @@ from whim.serve.log.configs import open_spaces
 from whim.serve.log.reader import LogReader
 from whim.serve.log.rows import DECODERS, ArmFeatures, DecisionRow, Expiry, Kind, RewardRow
 from whim.serve.state.base import read_base, rows_of
+from whim.serve.state.drawing import probability
 from whim.serve.state.policy import draws
-from whim.serve.state.space import NotFoundError, probability
+from whim.serve.state.space import NotFoundError
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.stats import MICRO
 from whim.types import F64

@@ -202,8 +202,7 @@ class Engine:
 
     def _config_row(self, number: int, kind: int, config_row: ConfigRow) -> Row:
         self.seq += 1
-        body = msgspec.msgpack.encode(config_row)
-        return Row(self.seq, self.now(), number, kind, None, body)
+        return Row(self.seq, self.now(), number, kind, None, msgspec.msgpack.encode(config_row))
 
     def change(self, name: str, config: wire.SpaceConfig, token: Any = None) -> int:
         """Request other parameters; the version that will have them once it is built.
@@ -211,8 +210,7 @@ class Engine:
         What was learnt is not lost: the whole log is replayed with them, see ``swap``. A
         change that came before and is not built yet is given up for this one.
         """
-        space = self._writable(name)
-        config = as_logged(config)
+        space, config = self._writable(name), as_logged(config)
         SpaceState(config)  # refuses what cannot be built
         return self._want(space, config, token).version
 
