@@ -595,3 +595,16 @@ def test_wrong_keys_are_limited(locked: Locked) -> None:
     assert asked(link, "GET", path, x_api_key=locked.tokens["admin"])[0] == 200
     link.close()
     assert locked.as_("unused", "GET", path)[0] == 200  # from another address
+
+
+def test_what_was_opened_with_a_key_ends_with_its_time_and_its_spaces(tmp_path: Path) -> None:
+    """A stream asks again now and then whether its key would still be let in."""
+    now = 1_800_000_000.0  # in January 2027
+    keys = Keys(tmp_path / "keys.json", wall=lambda: now)
+    key = keys.check(keys.make("one", ["read"], spaces=["s"], until="2027-12-31"))
+    assert key is not None
+    assert keys.still_allows(key, "read", "s")
+    assert not keys.still_allows(key, "decide", "s")
+    assert not keys.still_allows(key, "read", "other")
+    now += 366 * 86_400
+    assert not keys.still_allows(key, "read", "s")

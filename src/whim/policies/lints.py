@@ -16,6 +16,7 @@ from whim.policies.base.scoring import DRAWS, shares
 from whim.types import F64, I64
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+_AT_ONCE = 1 << 20  # scores that are drawn at once when draws are counted
 
 
 class LinTS(RidgePolicy):
@@ -122,8 +123,11 @@ class LinTS(RidgePolicy):
         mean, spread = mean[first], spread[first]
         if spread.shape[1] > len(first):  # fewer numbers with the same covariance
             spread = np.linalg.qr(spread.T)[1].T
-        drawn = self._other_stream().standard_normal((DRAWS, spread.shape[1])) @ spread.T + mean
-        won = shares(np.bincount(drawn.argmax(axis=1), minlength=len(first)).astype(np.float64))
+        stream, won, at_once = self._other_stream(), np.zeros(len(first)), _AT_ONCE // len(first)
+        for start in range(0, DRAWS, max(1, at_once)):  # in parts: memory does not grow with arms
+            z = stream.standard_normal((min(max(1, at_once), DRAWS - start), spread.shape[1]))
+            won += np.bincount((z @ spread.T + mean).argmax(axis=1), minlength=len(first))
+        won = shares(won)
         if self._random_ties:
             return won[kind] / np.bincount(kind)[kind]
         chances = np.zeros(len(kind))

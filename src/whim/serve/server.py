@@ -22,6 +22,7 @@ from whim.serve.http.first_key import make_first_key
 from whim.serve.http.guard import refuse_open
 from whim.serve.http.keys import Keys
 from whim.serve.http.service import Service
+from whim.serve.http.streams import Streams
 from whim.serve.logging import get as get_log
 from whim.serve.logging import set_up
 from whim.serve.settings import ConfigError, Settings, is_loopback
@@ -73,6 +74,7 @@ async def _serve(
 ) -> int:
     service = Service(settings)
     service.metrics.connections = connections = Connections(settings)
+    service.streams = Streams(connections.most // 2)  # files may allow fewer than the settings
     config = uvicorn.Config(
         make(service), log_config=None, server_header=False,
         access_log=False, proxy_headers=False,  # the application does both, as it is configured

@@ -63,9 +63,9 @@ def admit(
                     401, "no_key", "a key must be sent with the request.", www_authenticate="Bearer"
                 )
             key = check_key(service.keys, token, address_of(scope))
+            scope["key_name"] = key.name  # for the access log
             if not key.allows(wanted):
                 raise ProblemError(403, "scope", f"the key must have the scope {wanted}.")
-            scope["key_name"] = key.name  # for the access log
             if by_browser and scope["method"] not in _SAFE:
                 _same_origin(headers)
         else:

@@ -182,7 +182,9 @@ async def stream_changes(service: Service, call: Call) -> None:
         with service.streams.listening(name) as bell:
             await say(": whim\nretry: 1000\n\n")
             while not gone.done() and not service.closing.is_set():
-                if name not in service.engine or not service.keys.still_allows(call.key, "read"):
+                if name not in service.engine or not service.keys.still_allows(
+                    call.key, "read", name
+                ):
                     break
                 bell.clear()
                 changes = service.changes_after(name, since)

@@ -150,12 +150,16 @@ class Keys:
             return None
         return key
 
-    def still_allows(self, key: Key | None, scope: str) -> bool:
+    def still_allows(self, key: Key | None, scope: str, space: str) -> bool:
         """Whether a request that came with ``key`` a while ago, or with none, would pass now."""
         if not self.any:
             return True
         return key is not None and any(
-            now.name == key.name and now.allows(scope) for now in self._by_hash.values()
+            now.name == key.name
+            and now.allows(scope)
+            and now.reaches(space)
+            and not now.ended(self._wall())
+            for now in self._by_hash.values()
         )
 
     def changed(self) -> bool:

@@ -68,6 +68,8 @@ class Rates:
             now = self._clock()
             self._full[caller] = max(self._full.get(caller, now), now) + self._step * tokens
             self._full.move_to_end(caller)
+            if len(self._full) > self._most:
+                self._full.popitem(last=False)
 
     def wait(self, caller: str) -> float:
         """The seconds after which there will be a token; takes none."""

@@ -157,6 +157,7 @@ class Store(LogReader):
             self._loop.remove_writer(self._link.fileno())
         self._unsent = memoryview(b"")
         self._writer.kill()  # so that it cannot go on later with what was refused
+        self.commits.add(time.perf_counter() - self._sent_at)
         self._finish()
         self.send()
 

@@ -170,6 +170,8 @@ class Space:
         each = 1.0 + self.features * self.features / 1000
         if self.needs_room(body):  # as if all arms were new
             each += self._arm_bytes / 3000
+        if self.state.policy.randomised:  # how likely the draw was
+            each += 10.0 + 4.0 * self.features
         return 20.0 + len(body.candidates) * each
 
     def _within_limits(self, requests: list[DecisionRequest]) -> list[DecisionRequest]:
