@@ -157,9 +157,7 @@ class LimitedProtocol(HttpToolsProtocol):
     @property
     def is_idle(self) -> bool:
         """Whether nothing is lost by closing it: no request has come whole."""
-        if self.is_serving:
-            return bool(self.cycle.more_body)
-        return self.transport.get_write_buffer_size() == 0  # what was answered has left
+        return not self.is_serving or self.cycle.more_body
 
     def check_time(self, now: float) -> None:
         """Close it if its phase takes too long."""
