@@ -20,7 +20,8 @@ help:
 	@echo "              quiet machine; installs the other libraries over the network)"
 	@echo "make bench-peers    only the other libraries"
 	@echo "make bench-service  only the service under load"
-	@echo "make slow     tests that take minutes: replay against ground truth, a hundred kills, fuzzing"
+	@echo "make slow     tests that take minutes: replay against ground truth, a hundred kills, fuzzing,"
+	@echo "              attacks"
 	@echo "make figures  the figures of the README and of docs/math.md"
 	@echo "make constraints    the newest versions of all packages into constraints.txt"
 	@echo "make clean    remove the environment and all caches"
@@ -74,8 +75,11 @@ demo: $(READY)
 slow: $(READY)
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 tests/test_disjoint.py tests/test_hybrid.py
 	$(BIN)/python -m tests.slow.replay_agrees
+	$(BIN)/python -m tests.slow.served_estimates
 	$(BIN)/python -m tests.slow.kills
+	$(BIN)/python -m tests.slow.claims
 	$(BIN)/python -m tests.slow.fuzz
+	$(BIN)/python -m tests.slow.attacks
 
 figures: $(READY)
 	$(BIN)/python examples/regret_figure.py docs/images/regret.svg

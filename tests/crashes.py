@@ -3,6 +3,7 @@
 Workers talk HTTP to a real process. What they were told is kept; after each kill the log is read
 from outside: every acknowledged decision and reward must be there once, with the answer that was
 given, and snapshot + rest must equal the fold of the whole log. What was in flight is asked again.
+With ``backups``, they are taken all the time: each must restore to a prefix of the log.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import http.client
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,7 +26,9 @@ from typing import Any
 
 import msgspec
 
+from whim.serve.backup import backup, restore
 from whim.serve.log import rows
+from whim.serve.log.reader import LogReader
 from whim.serve.state.engine import Engine
 from whim.serve.state.space_state import SpaceState
 
@@ -192,6 +196,7 @@ class Told:
         self.decisions: dict[str, Any] = {}
         self.rewards: dict[str, str] = {}
         self.wrong: list[Any] = []
+        self.backups = 0  # that were made and checked
 
 
 def _answer(row: rows.DecisionRow) -> Any:
@@ -239,8 +244,71 @@ def check(data: Path, told: Told) -> tuple[int, int]:
         engine.close()
 
 
-def kills(data: Path, times: int, seed: int = 0, workers: int = 4, most: float = 1.0) -> Told:
-    """Start, drive, kill, check; again and again."""
+class Backups(threading.Thread):
+    """Takes one backup after another until it is told to stop; the last one is finished."""
+
+    def __init__(self, data: Path, folder: Path, told: Told, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._data, self._folder, self._told = data, folder, told
+        self._random = random.Random(seed)
+        self._stop_asked = threading.Event()
+        self.made: list[tuple[Path, list[str]]] = []  # and what was acknowledged before each
+
+    def run(self) -> None:
+        """Until ``finish``."""
+        while not self._stop_asked.wait(self._random.uniform(0, 0.15)):  # the load is the point
+            acknowledged = list(self._told.decisions)
+            to = self._folder / f"backup-{len(self.made)}"
+            try:
+                backup(self._data, to)
+            except Exception as error:  # it must not pass unseen because it is in a thread
+                self._told.wrong.append(("backup", str(to), repr(error)))
+                return
+            self.made.append((to, acknowledged))
+
+    def finish(self) -> None:
+        """Stop, restore what was made, and hold it against the log."""
+        self._stop_asked.set()
+        self.join(120)
+        assert not self.is_alive(), "a backup must end"
+        assert not self._told.wrong, self._told.wrong[:3]
+        restored = self._folder / "restored"
+        for made, acknowledged in self.made:
+            restore(made, restored)
+            check_prefix(restored, self._data, acknowledged)
+            self._told.backups += 1
+            for folder in (made, restored):
+                shutil.rmtree(folder)
+
+
+def check_prefix(restored: Path, data: Path, acknowledged: list[str]) -> None:
+    """Its rows are the first ones of the log, and its state is what they alone teach."""
+    engine = Engine(restored)
+    try:
+        space, last = engine.space(SPACE), engine.seq
+        whole = SpaceState(space.state.config, space.state.version)
+        with contextlib.closing(LogReader(data / "log.db")) as live:
+            for mine, row in zip(engine.store.rows(), live.rows(0, last), strict=True):
+                assert mine == row, f"row {row.seq} differs in the backup"
+                if row.space == space.number:
+                    whole.apply(row)
+        assert space.state.digest() == whole.digest(), "the state must be the fold of the prefix"
+        for key in acknowledged:
+            found = engine.store.decision(space.number, key)
+            assert found is not None, f"{key} was acknowledged before the backup, and is not in it"
+    finally:
+        engine.close()
+
+
+def kills(
+    data: Path,
+    times: int,
+    seed: int = 0,
+    workers: int = 4,
+    most: float = 1.0,
+    backups: Path | None = None,
+) -> Told:
+    """Start, drive, kill, check; again and again; with backups in a folder, if one is given."""
     chance = random.Random(seed)
     told = Told()
     retry: list[list[Any]] = [[] for _ in range(workers)]
@@ -258,11 +326,16 @@ def kills(data: Path, times: int, seed: int = 0, workers: int = 4, most: float =
             before = len(told.decisions)
             while len(told.decisions) == before and any(w.is_alive() for w in crew):
                 time.sleep(0.001)
+            taken = None if backups is None else Backups(data, backups, told, turn)
+            if taken is not None:
+                taken.start()
             time.sleep(chance.uniform(0, most))
             os.kill(service.process.pid, signal.SIGKILL)
             for worker in crew:
                 worker.join(30)
             retry = [worker.flying for worker in crew]
+            if taken is not None:
+                taken.finish()
         assert not told.wrong, told.wrong[:3]
         count, _ = check(data, told)
         sys.stderr.write(

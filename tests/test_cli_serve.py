@@ -201,6 +201,17 @@ def test_keys_are_made_listed_and_revoked_on_the_files(tmp_path: Path) -> None:
     assert run("keys", "make", "c").exit_code == 2
 
 
+def test_keys_for_some_spaces_and_with_an_end(tmp_path: Path) -> None:
+    at = ("--data", str(tmp_path / "data"))
+    limited = ("--space", "news", "--space", "shop", "--until", "2999-06-30")
+    assert run("keys", "make", "partner", "--scope", "decide", *limited, *at).exit_code == 0
+    (key,) = json.loads(said("keys", "list", "--json", *at))["keys"]
+    assert (key["spaces"], key["until"]) == (["news", "shop"], "2999-06-30T23:59:59Z")
+    assert "news, shop" in said("keys", "list", *at)
+    wrong = ("keys", "make", "old", "--scope", "read", "--until", "2001-01-01", *at)
+    assert "until must be in the future, got '2001-01-01'" in refused(*wrong)
+
+
 def test_a_running_service_takes_keys_as_they_are_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

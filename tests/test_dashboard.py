@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 
 import whim
 from tests.clocks import Clock
+from whim.evaluate.anytime import studentised
 from whim.serve import wire
 from whim.serve.dashboard import forms, rates, views
 from whim.serve.dashboard.render import STATIC, problem_page
@@ -24,6 +25,7 @@ from whim.serve.log.reader import StoreError
 from whim.serve.state.engine import Engine
 from whim.serve.state.space import NotFoundError
 from whim.serve.state.stats import MICRO, Stats
+from whim.serve.state.views import arm_views
 
 ANSWER = msgspec.json.Decoder(wire.Answer)
 SECOND = 1_000_000_000
@@ -344,21 +346,88 @@ def test_bins_that_still_wait_are_left_out():
     assert [at for at, _ in rates.settled(stats, 60, 30 * second)] == [100 * second]
     found = rates.settled(stats, 60, 62 * second)
     assert [at for at, _ in found] == [0, 100 * second]
-    assert rates.over(found, stats.width).policy.value == pytest.approx(6 / 13)
+    assert rates.overall(found, stats.width).policy.value == pytest.approx(6 / 13)
 
 
 def test_lift_by_hand():
     stats = Stats()
-    for i in range(100):
-        closed(stats, i, float(i < 60))
-        closed(stats, i, float(i < 40), "holdback")
-    found = rates.now(rates.settled(stats, 1, 10**12), stats.width)
+    for i in range(400):
+        closed(stats, i, float(i < 240))
+        closed(stats, i, float(i < 160), "holdback")
+    found = rates.overall(rates.settled(stats, 1, 10**12), stats.width)
     assert found.policy.value == 0.6
     assert found.holdback.value == 0.4
-    assert found.lift.value == pytest.approx(0.5)
-    spread = 1.959963984540054 * np.sqrt(0.0024 / 0.36 + 0.0024 / 0.16)
-    assert found.lift.low == pytest.approx(1.5 * np.exp(-spread) - 1)
-    assert found.lift.high == pytest.approx(1.5 * np.exp(spread) - 1)
+    lift = found.compared.lift
+    assert lift.value == pytest.approx(0.5)
+    strays = studentised(400 * 400 / 800)
+    assert strays > 3  # where one look would take 1.96
+    for end in (lift.low, lift.high):  # 0.6 - (1 + end) · 0.4 is just within chance of 0
+        spread = strays * np.sqrt(0.24 / 400 * (1 + (1 + end) ** 2))
+        assert abs(0.6 - (1 + end) * 0.4) == pytest.approx(spread)
+    assert found.compared.claim == 1
+
+
+def test_the_headline_is_over_all_of_the_time(engine, clock, ask):
+    """A recent stretch that looks better is told as recent, without an interval or a claim."""
+    engine.create("news", CONFIG)
+    stats = engine.space("news").state.stats
+    begun = clock.now // SECOND * MICRO
+    for i in range(4000):
+        late = i >= 3600
+        closed(stats, begun + i * MICRO // 10, float(i % 10 < (9 if late else 5)))
+        closed(stats, begun + i * MICRO // 10, float(i % 10 < (2 if late else 5)), "holdback")
+    clock.now += 1000 * SECOND
+    bins = rates.settled(stats, 5, clock.now // 1000)
+    assert np.isnan(rates.recent(bins, stats.width).policy.low)
+    assert rates.recent(bins, stats.width).policy.value == pytest.approx(0.9)
+    text = ask("/page/spaces/news/summary").text
+    assert re.search(r"<dt>Reward rate</dt>\s*<dd class=\"big\"><b>0.540</b>", text)
+    assert re.search(r"recently: <b>0.900</b> \(last 400", text)
+    assert "now" not in re.findall(r"<dt>(.*?)</dt>", text)[0]
+
+
+# -- arms -------------------------------------------------------------------------------------
+
+
+def test_an_arms_interval_is_the_same_in_the_api_and_on_the_page(engine, clock, ask):
+    engine.create("news", CONFIG)
+    fill(engine, clock, "news", 300)
+    for view in arm_views(engine.space("news")):
+        row = ask(f"/page/spaces/news/arms?q={view.arm}").text
+        shown = re.search(r'ends">\[([\d.]+), ([\d.]+)\]', row).groups()
+        assert [float(end) for end in shown] == pytest.approx([view.low, view.high], abs=5e-4)
+        assert view.low < view.mean < view.high
+        assert view.since_change is None
+
+
+def test_an_arm_shows_its_rate_since_the_change_beside_the_overall_one(engine, clock, ask):
+    engine.create("news", CONFIG)
+    fill(engine, clock, "news", 2000, change=700)
+    space = engine.space("news")
+    changed = [view for view in arm_views(space) if view.last_change_at]
+    assert changed
+    for view in changed:
+        assert 0 < view.since_change.plays < view.plays
+        assert view.since_change.low < view.since_change.mean < view.since_change.high
+        row = ask(f"/page/spaces/news/arms?q={view.arm}").text
+        low, high = view.since_change.low, view.since_change.high
+        assert f'{view.since_change.mean:.3f} <span class="ends">[{low:.3f}, {high:.3f}]' in row
+        assert f"{view.mean:.3f}</td>" in row
+    heads = ask("/page/spaces/news/arms?sort=since").text
+    assert "Overall" in heads
+    assert "Since change" in heads
+
+
+def test_a_change_is_told_in_a_sentence_before_its_statistics(engine, clock, ask):
+    engine.create("news", CONFIG)
+    fill(engine, clock, "news", 1200, change=700)
+    text = ask("/page/spaces/news/changes").text
+    told = re.findall(r'class="told">(.*?)</p>', text)
+    assert told
+    for one in told:
+        plain = re.sub(r"<.*?>", "", one)
+        assert re.fullmatch(r"(Phone|Desk) readers now like [ab] (more|less).*\.", plain), plain
+    assert text.index('class="told"') < text.index("Statistic")
 
 
 def test_a_thin_point_takes_earlier_ones_in():
@@ -454,7 +523,8 @@ def test_the_same_configuration_earns_what_was_earned(engine, clock, name):
     assert found["whatif"]["rate"] == pytest.approx(found["logged"]["rate"], abs=1e-12)
     assert found["effective"] == pytest.approx(300)
     assert found["relative"]["value"] == pytest.approx(0, abs=1e-12)
-    assert bool(found["warnings"]) == (name == "lints")
+    assert found["warnings"] == []
+    assert found["support"] == 1.0
 
 
 def test_what_if_says_what_it_cannot_know(engine, clock):
@@ -469,6 +539,44 @@ def test_what_if_says_what_it_cannot_know(engine, clock):
     assert "nothing to replay" in found["warnings"][0]
     with pytest.raises(NotFoundError, match="space must be one that exists"):
         whatif.run(data_of(engine), "none", quiet, lambda share: None)
+
+
+def test_what_if_is_unknown_without_support(engine, clock, service, ask):
+    """A space that never explores, asked about a policy that would have shown something else."""
+    quiet = wire.SpaceConfig(policy="linucb-disjoint", context=wire.Features(size=2))
+    uniform(engine, clock, 200, lambda arm, x, rng: float(rng.random() < 0.4), quiet)
+    other = wire.SpaceConfig(policy="random", context=wire.Features(size=2))
+    found = whatif.run(data_of(engine), "log", other, lambda share: None)
+    assert 0.3 < found["support"] < 0.7
+    assert found["whatif"]["rate"] is found["whatif"]["low"] is found["relative"] is None
+    assert found["whatif"]["curve"] == []
+    assert "could not have been shown" in found["unknown"]
+    assert "unknown" in found["warnings"][0]
+    service.job = {"j": SimpleNamespace(state="done", progress=1.0, result=found, error=None)}.get
+    page = ask("/page/spaces/log/whatif/j").text
+    assert '<td class="number">unknown</td>' in page
+    assert "Share of decisions with support" in page
+
+
+def test_what_if_that_a_holdback_of_the_first_cannot_support(engine, clock):
+    """With a baseline that shows the first, only it and what the policy wanted had a chance."""
+    config = wire.SpaceConfig(
+        policy="linucb-disjoint", context=wire.Features(size=2), holdback=0.2, baseline="first"
+    )
+    engine.create("three", config)
+    for i in range(150):
+        clock.now += SECOND
+        body = wire.DecisionBody(candidates=["a", "b", "c"], context=[1.0, float(i % 2)])
+        answer = ANSWER.decode(engine.decide("three", body, b""))
+        body = wire.RewardBody(decision_id=answer.decision_id, value=float(i % 2))
+        engine.reward("three", body)
+    engine.store.flush()
+    explores = msgspec.structs.replace(config, explore=0.3)
+    found = whatif.run(data_of(engine), "three", explores, lambda share: None)
+    assert 0.7 < found["support"] < 0.95
+    assert found["whatif"]["rate"] is None
+    same = whatif.run(data_of(engine), "three", config, lambda share: None)
+    assert (same["unknown"], same["support"]) == (None, 1.0)
 
 
 def test_the_form_asks_for_a_what_if(engine, clock, service, ask):

@@ -18,9 +18,10 @@ from whim.serve import wire
 from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import DECODERS, Kind
 from whim.serve.log.store import pack_changes
+from whim.serve.state.drawing import draws, probability
 from whim.serve.state.engine import Engine
 from whim.serve.state.recovery import BusyError, Rebuilt, rebuild
-from whim.serve.state.space import ConflictError, NotFoundError, draws
+from whim.serve.state.space import ConflictError, NotFoundError
 from whim.serve.state.space_state import SpaceState
 
 SECOND = 1_000_000_000
@@ -381,9 +382,9 @@ def test_probabilities_are_those_with_which_arms_are_shown():
     stated = np.zeros(4)
     n = 20_000
     for i in range(n):
-        place, _, probability = space._draw(f"d{i}", 2, 4)
+        place, _ = space._draw(f"d{i}", 2, 4)
         shown[place] += 1 / n
-        stated[place] = probability
+        stated[place] = probability(config, place, 2, 4)
     assert stated.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(shown, stated, atol=4 * np.sqrt(0.25 / n))
 

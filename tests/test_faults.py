@@ -370,7 +370,9 @@ def test_a_worker_whose_pipe_is_closed_is_replaced(
 
 
 @LINUX
-def test_a_what_if_or_a_rebuild_whose_worker_is_killed_says_so(tmp_path: Path) -> None:
+def test_a_what_if_whose_worker_is_killed_says_so_and_a_rebuild_is_tried_again(
+    tmp_path: Path,
+) -> None:
     told = Told()
     config = {k: v for k, v in CONFIG.items() if k != "name"}
     with start(tmp_path / "data") as made:
@@ -390,12 +392,14 @@ def test_a_what_if_or_a_rebuild_whose_worker_is_killed_says_so(tmp_path: Path) -
         assert "worker" in found[0]["error"]
         assert made.ask("PUT", PATH, {**config, "explore": 0.5})[0] == 202
         kill()
-        found = wait_for(lambda: [i for i in [made.ask("GET", PATH)[1]] if i["failed"]])
-        assert (found[0]["version"], found[0]["rebuilding"]) == (1, False)
+        assert made.ask("GET", PATH)[1]["rebuilding"]
         assert drive(made, told, "e", 10)[0] == 200  # the old one serves
+        info = wait_for(lambda: [i for i in [made.ask("GET", PATH)[1]] if not i["rebuilding"]])
+        assert (info[0]["version"], info[0]["failed"]) == (2, None)
         assert made.ask("PUT", PATH, {**config, "explore": 0.4})[0] == 202
         wait_for(lambda: made.ask("GET", PATH)[1]["version"] == 3)
         assert made.stop() == 0
+        assert "a worker died" in "".join(made.said)
 
 
 @LINUX

@@ -223,3 +223,41 @@ def test_a_file_with_other_tallies_is_refused(tally: Any) -> None:
         whim.from_bytes(state_file.pack(header, {**arrays, "tally": tally}))
     with pytest.raises(StateFileError):
         whim.from_bytes(state_file.pack(header, {**arrays, "pool": arrays["pool"][:, :, :1]}))
+
+
+# -- what a decision's mean is ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("revisit", ["auto", 0.002, "off"])
+def test_the_mean_of_a_ranking_is_that_of_the_coefficients_but_for_the_chance_of_a_change(
+    revisit: Any,
+) -> None:
+    policy = whim.PSLinUCBDisjoint(n_features=3, alpha=0.3, false_alarm=1e-3, revisit=revisit)
+    policy.add_arms(range(4))
+    rng = np.random.default_rng(6)
+    theta = rng.normal(size=(2, 4, 3))
+    for t in range(600):
+        x = rng.normal(size=3)
+        arm = policy.select(x).arm
+        policy.update(arm, x, float(x @ theta[t // 300, arm] + 0.1 * rng.normal()))
+    x, gap = np.array([0.5, -1.0, 0.8]), 0.0
+    for decision in policy.rank(x):
+        own, q = float(x @ policy.coefficients(decision.arm)), policy.chance_changed(decision.arm)
+        assert decision.mean == pytest.approx((1 - q) * own, abs=1e-12)
+        gap = max(gap, abs(decision.mean - own))
+    assert (gap == pytest.approx(0, abs=1e-12)) == (revisit == "off")
+
+
+def test_the_same_of_hybrid_payoffs() -> None:
+    policy = whim.PSLinUCBHybrid(n_features=2, n_item_features=2, alpha=0.3, revisit=0.01)
+    rng = np.random.default_rng(7)
+    Y = rng.normal(size=(4, 2))
+    policy.add_arms(range(4), Y)
+    X = rng.normal(size=(200, 2))
+    policy.update_many(np.arange(200) // 50, X, X[:, 0] + 0.1 * rng.normal(size=200))
+    x = np.array([0.5, -1.0])
+    for decision in policy.rank(x):
+        shared = float(np.kron(Y[decision.arm], x) @ policy.shared_coefficients())
+        own, q = float(x @ policy.coefficients(decision.arm)), policy.chance_changed(decision.arm)
+        assert decision.mean == pytest.approx((1 - q) * (own + shared) + q * shared, abs=1e-9)
+    assert policy.chance_changed(0) > 0.5 > policy.chance_changed(3)

@@ -23,6 +23,7 @@ from whim.serve.http.metrics import Metrics
 from whim.serve.log.reader import StoreError
 from whim.serve.logging import get
 from whim.serve.settings import ConfigError, Settings, load
+from whim.serve.state.clock import ClockView
 from whim.serve.state.engine import Engine
 
 # -- settings ---------------------------------------------------------------------------------
@@ -400,10 +401,16 @@ def test_hostile_names_are_escaped():
             policy=SimpleNamespace(step=3, arms=[]),
             pending={},
             seq=1,
-        )
+        ),
+        guard=SimpleNamespace(counts={}),
     )
     names = ['a"} 1\nwhim_arms{space="b', "back\\slash", "\ud800"]
-    engine = SimpleNamespace(spaces=dict.fromkeys(names, space), seq=0, failed=None)
+    engine = SimpleNamespace(
+        spaces=dict.fromkeys(names, space), seq=0, failed=None,
+        totals={name: {"steps": 3} for name in names},
+        store=SimpleNamespace(queued_bytes=0, committed=0),
+        clock=SimpleNamespace(view=ClockView(False, 0.0, 0)),
+    )  # fmt: skip
     found = scraped(Metrics(engine))
     assert ("whim_arms", "b") not in found
     assert found["whim_steps_total", names[0]] == 3

@@ -22,6 +22,10 @@ class Decision(NamedTuple):
     ``mean`` is the predicted reward and ``width`` what an optimistic policy adds to it to explore:
     ``score = mean + width``. A policy that forces plays or samples (``MUCB``, ``LinTS``,
     ``Random``) may have another ``score``. Arms are ranked by ``score``.
+
+    ``mean`` is what is expected now, and not always xᵀθ̂ of ``coefficients``: PSLinUCB with
+    ``revisit`` takes into account that an arm may have changed since its last play
+    (``chance_changed``), which draws its mean towards that of a new arm.
     """
 
     arm: ArmId

@@ -119,7 +119,7 @@ class AdaptiveOracle:
         self.mu, self.tau2 = np.zeros(self.p), np.ones(self.p)
         self.totals = np.zeros((3, self.p))
         self.first_x: Vector | None = None
-        self.same = np.zeros(self.d, bool)
+        self.same, self.same_sum = np.zeros(self.d, bool), False
 
     def add(self, a: Hashable) -> None:
         """Create an arm."""
@@ -132,7 +132,9 @@ class AdaptiveOracle:
         return len(self.values) <= 2
 
     def _phi(self, x: Vector) -> Vector:
-        constant = self.first_x is not None and bool((self.same & (self.first_x != 0)).any())
+        constant = self.first_x is not None and bool(
+            (self.same & (self.first_x != 0)).any() or (self.same_sum and self.first_x.sum() != 0)
+        )
         return np.append(x, 1.0 if self.clicks and not constant else 0.0)
 
     def _noise(self, arm: Arm) -> float:
@@ -212,8 +214,10 @@ class AdaptiveOracle:
     def _learn(self, a: Hashable, step: int, x: Vector, r: float) -> bool:
         arm = self.arms[a]
         if self.first_x is None:
-            self.first_x, self.same = x, np.ones(self.d, bool)
+            self.first_x, self.same, self.same_sum = x, np.ones(self.d, bool), True
         self.same = self.same & (x == self.first_x)
+        first = self.first_x.sum()
+        self.same_sum = self.same_sum and bool(abs(x.sum() - first) <= 1e-9 * abs(first))
         phi, first = self._phi(x), arm.plays == 0
         if self.steps == 0:
             biggest = max(v * v for v in [r, *self.values[:2]])

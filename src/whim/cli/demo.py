@@ -104,12 +104,15 @@ def _service(folder: Path, data: Path, port: int) -> Iterator[tuple[str, subproc
     settings.write_text('demo = false\nlog_level = "warning"\nsnapshot_seconds = 15\n')
     command = [sys.executable, "-m", "whim", "serve", "--config", str(settings)]
     command += ["--data", str(data), "--port", str(port)]
+    # settings of a real service are not the demo's
+    kept = {k: v for k, v in os.environ.items() if k[:5] != "WHIM_" or k == "WHIM_CACHE_DIR"}
     with (folder / "service.log").open("w+") as log:
         process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
+            env=kept,
             start_new_session=True,  # Ctrl-C is for us; we stop it
         )
         try:

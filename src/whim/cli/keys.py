@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,6 +35,14 @@ def make(
         list[str],
         typer.Option(help="decide, reward, read or admin (all of these); may be repeated."),
     ],
+    space: Annotated[
+        list[str] | None,
+        typer.Option(help="Only for this space; may be repeated. Default: for all."),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="DATE", help="The last day, or a time (UTC), at which it works."),
+    ] = None,
     data: DataDir = DATA,
 ) -> None:
     """Make a key and print its token, which is shown only once.
@@ -41,7 +50,7 @@ def make(
     Once there is a key, the service requires one everywhere. A running service accepts a new key
     within a second or two.
     """
-    typer.echo(_open(data, new=True).make(name, scope))
+    typer.echo(_open(data, new=True).make(name, scope, spaces=space or (), until=until))
     typer.echo(f"{name}: {', '.join(scope)}. The token is not kept: store it now.", err=True)
 
 
@@ -58,11 +67,19 @@ def list_(data: DataDir = DATA, as_json: Json = False) -> None:
     elif not listed:
         typer.echo("no keys: the service is open to this machine, and to no other")
     else:
+        now = time.time()
         cells = [
-            [k.name, ", ".join(k.scopes), k.made[:16], "revoked" if k.revoked else "active"]
+            [
+                k.name,
+                ", ".join(k.scopes),
+                ", ".join(k.spaces) or "all",
+                k.made[:16],
+                (k.until or "")[:16],
+                "revoked" if k.revoked else "over" if k.ended(now) else "active",
+            ]
             for k in listed
         ]
-        print_table(("key", "scopes", "made", "state"), cells, left=4)
+        print_table(("key", "scopes", "spaces", "made", "until", "state"), cells, left=6)
 
 
 @keys.command()

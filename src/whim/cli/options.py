@@ -32,5 +32,8 @@ SaveFolder = Annotated[
 Plot = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Draw a figure (.svg, .png, .pdf).")
 ]
-DataDir = Annotated[Path, typer.Option(metavar="DIR", help="The service's data directory.")]
+DataDir = Annotated[
+    Path,
+    typer.Option(metavar="DIR", envvar="WHIM_DATA", help="The service's data directory."),
+]
 DATA = Path("whim-data")  # its default

@@ -61,11 +61,16 @@ def replay(
     scheme = result.settings["logging"]
     if scheme == "propensity":
         _print_estimates(rows)
+        for row in rows:
+            if row["unknown"]:
+                show.say(f"{row['policy']}: unknown, since {row['unknown']}.")
     kept = "" if sample == 1 else f", {100 * sample:g} % of them kept"
     means = {
         "uniform": "CTR is the mean reward of the events in which a policy chose what was shown.",
         "propensity": "CTR is the mean reward of matched events that were learnt; IPS, SNIPS and "
-        "DR estimate the value from all events.",
+        "DR estimate the value from all events. Effective is their effective sample size, in "
+        "events of equal weight; support is the share of events in which a policy's choice could "
+        "have been shown.",
         "full": "CTR is the mean reward of all events: the log has every candidate's.",
     }
     over = "over runs" if runs > 1 else "of this run"
@@ -108,15 +113,18 @@ def _print_rates(rows: list[dict[str, Any]], baseline: str) -> None:
 
 
 def _print_estimates(rows: list[dict[str, Any]]) -> None:
-    from whim.cli.show import estimate, print_table
+    from whim.cli.show import compact, estimate, print_table
 
     names = ("ips", "snips", "dr")
     cells = [
         [
             row["policy"],
             *(estimate(row, n, apart="\n") if n in row else "–" for n in names),
+            compact(row["effective"]),
+            f"{100 * row['support']:.3g} %",
         ]
         for row in rows
     ]
     typer.echo()
-    print_table(("policy", *(name.upper() for name in names)), cells)
+    heads = ("policy", *(name.upper() for name in names), "effective", "support")
+    print_table(heads, cells)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,12 @@ if TYPE_CHECKING:
 
 def serve(
     config: Annotated[
-        Path | None, typer.Option(metavar="whim.toml", help="Settings; options override them.")
+        Path | None,
+        typer.Option(
+            metavar="whim.toml",
+            envvar="WHIM_CONFIG",
+            help="Settings; variables (WHIM_PORT for port, ...) and options override them.",
+        ),
     ] = None,
     data: Annotated[
         Path | None,
@@ -35,7 +41,9 @@ def serve(
     from whim.serve.server import run
     from whim.serve.settings import load
 
-    settings = load(config, data=data, host=host, port=port, log_format=log_format)
+    settings = load(
+        config, environment=os.environ, data=data, host=host, port=port, log_format=log_format
+    )
     try:
         code = run(settings, ready=lambda address: _started(address, settings))
     except KeyboardInterrupt:  # after a shutdown in good order

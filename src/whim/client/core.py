@@ -68,8 +68,20 @@ class Rewarded(msgspec.Struct):
     state: str
 
 
+class Rate(msgspec.Struct, kw_only=True):
+    """A mean reward over ``plays`` with its 95 % interval; None where too few are known."""
+
+    plays: int
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
 class Arm(msgspec.Struct, kw_only=True):
-    """An arm: how often shown and learnt, its mean reward with a 95 % interval, its trend."""
+    """An arm: how often shown and learnt, its mean reward with a 95 % interval, its trend.
+
+    These are over all rewards; ``since_change`` is the rate after its last change, if it had one.
+    """
 
     arm: str | int
     decisions: int
@@ -79,6 +91,7 @@ class Arm(msgspec.Struct, kw_only=True):
     high: float | None = None
     trend: list[float | None] = []
     last_change_at: str | None = None
+    since_change: Rate | None = None
 
 
 class Change(msgspec.Struct, kw_only=True):

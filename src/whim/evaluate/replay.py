@@ -17,6 +17,7 @@ import numpy as np
 
 from whim import checks, logs
 from whim.errors import InvalidInputError
+from whim.evaluate.estimates import CERTAIN
 from whim.evaluate.follow import Follower
 from whim.evaluate.replay_result import ReplayResult, ReplayRun
 from whim.evaluate.simulate import fresh, sealed
@@ -63,7 +64,8 @@ def replay(
         How the shown arm was chosen, if the log does not say, or to overrule it. ``"uniform"``:
         at random from the pool. ``"propensity"``: with the probabilities in the log; an event
         that matches is then learnt with probability min(1, floor / p), which makes what is
-        learnt uniform again, and the value is estimated from all events. ``"full"``: the reward
+        learnt uniform again, and the value is estimated from all events; a policy whose choices
+        the log does not support has no estimates (``ReplayRun.support``). ``"full"``: the reward
         of every candidate is known, so every event counts.
     sample
         Each event is kept with this probability, before replay and in order (the paper: 0.1).
@@ -216,6 +218,7 @@ def replay_once(log: Log, data: bytes, how: Plan, run: int) -> ReplayRun:
         outcome.count((at * how.bins) // how.end, counted, earned)
         if how.scheme != "full":
             outcome.weigh(1 / kept[hits], rewards[hits])
+            outcome.back(hits | (kept < CERTAIN), rewards)
         if how.scheme == "propensity":
             arms = _arms(log, batch, followed.chosen), _arms(log, batch, shown)
             terms = np.empty(len(at))

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from whim import checks
+from whim.evaluate import estimates
+from whim.evaluate.estimates import Support
 from whim.evaluate.intervals import (
     Interval,
-    Z,
     bootstrap,
     mean_interval,
-    normal_interval,
     of_one_log,
     rate_interval,
     ratio_interval,
@@ -27,6 +27,9 @@ from whim.types import F64, ArmId
 if TYPE_CHECKING:
     import polars
     from matplotlib.figure import Figure
+
+
+UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 
 @dataclass(slots=True)
@@ -52,6 +55,10 @@ class ReplayRun:
     weights: F64 = field(default_factory=lambda: np.zeros(5))
     # sums of the doubly robust terms and of their squares, and their number
     corrected: F64 = field(default_factory=lambda: np.zeros(3))
+    # events that are compared with what was shown, and those of them whose choice had a chance
+    backed: F64 = field(default_factory=lambda: np.zeros(2))
+    # the least and the largest reward of all events, matched or not
+    rewards: F64 = field(default_factory=lambda: np.array([math.inf, -math.inf]))
 
     @classmethod
     def empty(cls, bins: int) -> ReplayRun:
@@ -71,6 +78,13 @@ class ReplayRun:
         """Add the events that show the choice to the sums of inverse propensities."""
         wr = w * rewards
         self.weights += [w.sum(), (w**2).sum(), wr.sum(), (wr**2).sum(), (w * wr).sum()]
+
+    def back(self, supported: npt.NDArray[Any], rewards: F64) -> None:
+        """Add events: whether the choice could have been shown (0 to 1), and what was earned."""
+        self.backed += [len(supported), supported.sum()]
+        if len(rewards):
+            self.rewards[0] = min(self.rewards[0], rewards.min())
+            self.rewards[1] = max(self.rewards[1], rewards.max())
 
     def correct(self, terms: F64) -> None:
         """Add doubly robust terms."""
@@ -98,26 +112,23 @@ class ReplayRun:
         """``rate`` with its interval from the events of this run alone."""
         return rate_interval(self.matched, self.total, float(self.bin_squares.sum()))
 
+    @property
+    def support(self) -> Support:
+        """How much of the log the estimates rest on, and why they are unknown if they are."""
+        return estimates.support(self.events, self.weights.tolist(), self.backed.tolist())
+
     def estimates(self) -> dict[str, Interval]:
         """Value of the policy from all events, matched or not: IPS, SNIPS, doubly robust.
 
+        None of them where the log does not support the policy's choices (``support`` says why).
         SNIPS on a uniform log is the rate with every event weighted by the size of its pool,
         which undoes that small pools match more often.
         """
-        n = self.events
-        w, ww, wr, wrwr, wwr = self.weights.tolist()
-        estimates = {}
-        if n and w:
-            estimates["ips"] = normal_interval(wr / n, wrwr / n - (wr / n) ** 2, n)
-            value = wr / w
-            residual = wrwr - 2 * value * wwr + value**2 * ww
-            spread = Z * math.sqrt(max(residual, 0.0)) / w
-            estimates["snips"] = Interval(value, value - spread, value + spread)
-        total, squares, count = self.corrected.tolist()
-        if count:
-            mean = total / count
-            estimates["dr"] = normal_interval(mean, squares / count - mean**2, int(count))
-        return estimates
+        if self.support.problem is not None:
+            return {}
+        return estimates.estimates(
+            self.events, self.weights.tolist(), self.corrected.tolist(), self.rewards
+        )
 
 
 def _beyond(ours: ReplayRun, theirs: ReplayRun) -> Interval:
@@ -146,8 +157,22 @@ class ReplayResult:
     runs: dict[str, list[ReplayRun]]
     separate: bool = False
 
+    def problem(self, label: str) -> str | None:
+        """Why a policy's estimates are unknown: the log does not support them; else None."""
+        return next(filter(None, (run.support.problem for run in self.runs[label])), None)
+
+    def _unknown(self, label: str) -> bool:
+        """Whether matched events say nothing of the policy: a log with propensities, no support."""
+        propensities = self.settings.get("logging") == "propensity"
+        return propensities and self.problem(label) is not None
+
     def rate(self, label: str) -> Interval:
-        """Click rate: over runs if there are several, else from the events of the one."""
+        """Click rate: over runs if there are several, else from the events of the one.
+
+        Unknown (nan) where a log with propensities does not support the policy's choices.
+        """
+        if self._unknown(label):
+            return UNKNOWN
         runs = self.runs[label]
         if len(runs) == 1:
             return runs[0].interval
@@ -167,6 +192,8 @@ class ReplayResult:
         run would have gone is then not in the interval.
         """
         ours, theirs = self.runs[label], self.runs[baseline]
+        if self._unknown(label) or self._unknown(baseline):
+            return UNKNOWN
         if label == baseline:
             return Interval(0.0, 0.0, 0.0)
         single = [_beyond(a, b) for a, b in zip(ours, theirs, strict=True)]
@@ -179,7 +206,11 @@ class ReplayResult:
         return self._with_the_log_s(over_runs, single)
 
     def rows(self, baseline: str | None = None) -> list[dict[str, Any]]:
-        """One row per policy; ``relative`` is against ``baseline``, by default the first policy."""
+        """One row per policy; ``relative`` is against ``baseline``, by default the first policy.
+
+        ``effective`` and ``support`` are the effective sample size of the estimates and the share
+        of events with support, means over runs; ``unknown`` says why there are no estimates.
+        """
         labels = list(self.runs)
         base = checks.choice("baseline", baseline or labels[0], tuple(labels))
         rows = []
@@ -193,12 +224,20 @@ class ReplayResult:
                 "reward": sum(run.total for run in runs),
                 "changes": sum(len(run.changes) for run in runs) / len(runs),
             }
+            if self.settings.get("logging") != "full":  # where every event counts
+                row |= {
+                    "effective": float(np.mean([run.support.effective for run in runs])),
+                    "support": float(np.mean([run.support.share for run in runs])),
+                    "unknown": self.problem(label),
+                }
             for name in ("ips", "snips", "dr"):
                 each = [run.estimates().get(name) for run in runs]
                 known = [one for one in each if one is not None]
+                if len(known) < len(runs):
+                    continue  # of some runs would be a choice among them
                 if len(known) == 1:
                     row |= columns(name, known[0])
-                elif known:
+                else:
                     over_runs = mean_interval(np.array([one.value for one in known]))
                     row |= columns(name, self._with_the_log_s(over_runs, known))
             rows.append(row)

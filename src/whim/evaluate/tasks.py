@@ -18,6 +18,7 @@ from whim import checks, logs
 from whim.errors import InvalidInputError, LogFileError
 from whim.evaluate.detection import Detection
 from whim.evaluate.replay import plan, replay_once
+from whim.evaluate.replay_result import UNKNOWN
 from whim.evaluate.simulate import run_once, sealed
 from whim.evaluate.simulation_result import columns
 from whim.logs import Log
@@ -157,11 +158,15 @@ def log_run(settings: dict[str, Any]) -> dict[str, Any]:
         raise InvalidInputError("policy must not be oracle-restart: a log has no true changes.")
     how = plan(log, **{name: settings[name] for name in ("logging", "sample", "first", "seed")})
     outcome = replay_once(log, made.to_bytes(), how, settings["run"])
-    row: dict[str, Any] = columns("ctr", outcome.interval)
+    support = outcome.support
+    unknown = how.scheme == "propensity" and support.problem is not None
+    row: dict[str, Any] = columns("ctr", UNKNOWN if unknown else outcome.interval)
     row |= {
         "events": outcome.events,
         "matched": outcome.matched,
         "reward": outcome.total,
         "changes": len(outcome.changes),
     }
+    if how.scheme != "full":
+        row |= {"effective": support.effective, "support": support.share}
     return row | {name: estimate.value for name, estimate in outcome.estimates().items()}

@@ -45,6 +45,8 @@ def warm_policy(policy: Policy, calls: Collection[str] = CALLS) -> None:
             decision = copy.select(X[0], arms, cross=Z)
             copy.update(decision.arm, X[0], 1.0, cross=None if Z is None else Z[0])
         copy.rank(X[0], arms, cross=Z)
+        if copy.randomised:
+            copy.probabilities(X[0], arms, cross=Z)
         inner = getattr(copy, "policy", copy)
         if isinstance(inner, CompiledPolicy):
             inner._warm_finish(_slot(copy, decision.arm))

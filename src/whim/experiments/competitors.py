@@ -85,16 +85,17 @@ def tune(
     runs: int,
     advance: Callable[[int], None],
     among: dict[str, Competitor] | None = None,
+    few: bool = False,
 ) -> dict[str, dict[str, list[tuple[dict[str, Any], float, float]]]]:
     """By case and competitor: its settings with mean regret and false alarms per play, best first.
 
-    Of every competitor with more than one setting, unless ``among`` names others. A quick run
-    tries the first and a middle one of each grid.
+    Of every competitor with more than one setting, unless ``among`` names others; with ``few``
+    only the first and a middle one of each grid.
     """
     tuned: dict[str, dict[str, list[tuple[dict[str, Any], float, float]]]] = {}
     for done, case in enumerate(cases):
         choices = among or {b: r for b, r in competitors(case).items() if len(r.grid) > 1}
-        if options.quick:
+        if few:
             choices = {
                 b: r._replace(grid=r.grid[:: (len(r.grid) + 1) // 2]) for b, r in choices.items()
             }

@@ -91,7 +91,13 @@ def detection(options: Options) -> ExperimentResult:
     chosen = cases(quick=options.quick)
     runs, tries = options.choose(20, 3), 1 if options.quick else 4
     own = [case for case in chosen if not case.like]
-    tuned = tune(own, options, tries, options.stage("beyond/detection: settings", len(own)))
+    tuned = tune(
+        own,
+        options,
+        tries,
+        options.stage("beyond/detection: settings", len(own)),
+        few=options.quick,
+    )
     advance = options.stage("beyond/detection", runs * len(chosen))
     results: dict[str, SimulationResult] = {}
     settings: dict[str, dict[str, dict[str, Any]]] = {}

@@ -10,7 +10,9 @@ import numpy as np
 from whim import checks
 from whim.kernels.models import contextfree_tests as kernels
 from whim.policies.base.contextfree import ContextFreePolicy, horizon_and_changes
-from whim.types import F64
+from whim.types import F64, I64
+
+_EXPLOIT = np.array([1.0, 0.0])  # the draw with which no candidate is forced
 
 
 class CUSUMUCB(ContextFreePolicy):
@@ -76,6 +78,12 @@ class CUSUMUCB(ContextFreePolicy):
             self._stats, self._total, self._explore, self._warmup, self._drift, self._threshold,
             self._report,
         )  # fmt: skip
+
+    def _probabilities(self, x: F64, slots: I64, cross: F64 | None) -> F64:
+        checks.vector("x", x, self._d)
+        best = self._score(x, slots, cross, _EXPLOIT)
+        own: F64 = self._explore / len(slots) + (1 - self._explore) * self._sure(best, len(slots))
+        return own
 
     def _forget(self, slots: list[int], gone: bool) -> None:
         super()._forget(slots, gone)

@@ -141,8 +141,16 @@ class DLinUCB(RowPolicy):
     def _score_many(self, X: F64, slots: I64) -> F64:
         self._crossed(None, len(slots))
         result = np.empty((len(X), len(slots)))
-        discounted.score_many(self._current(), self._step, X, slots, result)
+        discounted.score_many(self._aside(), self._step, X, slots, result)
         return result
+
+    def _aside(self) -> discounted.State:
+        """The state with scratch of its own, for kernels that other threads run beside."""
+        state: discounted.State = self._current()
+        pairs = state.pairs._replace(phi=np.zeros_like(self._phi))
+        return state._replace(
+            pairs=pairs, V=np.zeros_like(self._factors), work=np.zeros_like(self._work)
+        )
 
     def _forget(self, slots: list[int], gone: bool) -> None:
         super()._forget(slots, gone)
@@ -152,5 +160,5 @@ class DLinUCB(RowPolicy):
     def coefficients(self, arm: ArmId | None = None) -> F64:
         """The estimate θ̂ = V⁻¹b of an arm (of all arms, for a shared model) as of now, a copy."""
         theta = np.empty(self._p)
-        discounted.coefficients(self._current(), self._step, self._row_of(arm), theta)
+        discounted.coefficients(self._aside(), self._step, self._row_of(arm), theta)
         return theta

@@ -6,12 +6,17 @@ import copy
 
 import numpy as np
 
-from whim.kernels.linalg import batch
+from whim import checks
+from whim.kernels.linalg import batch, normals
 from whim.kernels.loops import Kernels
 from whim.kernels.models import disjoint, uniform
 from whim.policies.base.policy import Policy
 from whim.policies.base.ridge import RidgePolicy
+from whim.policies.base.scoring import DRAWS, shares
 from whim.types import F64, I64
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+_AT_ONCE = 1 << 20  # scores that are drawn at once when draws are counted
 
 
 class LinTS(RidgePolicy):
@@ -91,3 +96,40 @@ class LinTS(RidgePolicy):
         width *= copy.deepcopy(self._rng).standard_normal(width.shape)
         width *= self._alpha
         return np.add(result, width, out=result)
+
+    def _probabilities(self, x: F64, slots: I64, cross: F64 | None) -> F64:
+        """Independent arms by quadrature; of arms that share a draw, over many draws."""
+        checks.vector("x", x, self._d)
+        n = len(slots)
+        numbers = n if self._own else self._p
+        self._score(x, slots, cross, np.zeros(numbers))
+        _, mean, width = self._out[:n].T.copy()
+        if self._own:
+            chances = np.empty(n)
+            normals.largest(mean, width, not self._random_ties, _NODES, _WEIGHTS, chances)
+            return chances
+        spread = np.empty((n, numbers))  # of each score, in each of the draw's numbers
+        for j, unit in enumerate(np.eye(numbers)):
+            self._score(x, slots, cross, unit)
+            spread[:, j] = self._out[:n, 0] - mean
+        return self._counted(mean, spread)
+
+    def _counted(self, mean: F64, spread: F64) -> F64:
+        """Shares of draws that each wins; candidates with the same features are always equal."""
+        _, first, kind = np.unique(
+            np.column_stack([mean, spread]), axis=0, return_index=True, return_inverse=True
+        )
+        kind = kind.ravel()
+        mean, spread = mean[first], spread[first]
+        if spread.shape[1] > len(first):  # fewer numbers with the same covariance
+            spread = np.linalg.qr(spread.T)[1].T
+        stream, won, at_once = self._other_stream(), np.zeros(len(first)), _AT_ONCE // len(first)
+        for start in range(0, DRAWS, max(1, at_once)):  # in parts: memory does not grow with arms
+            z = stream.standard_normal((min(max(1, at_once), DRAWS - start), spread.shape[1]))
+            won += np.bincount((z @ spread.T + mean).argmax(axis=1), minlength=len(first))
+        won = shares(won)
+        if self._random_ties:
+            return won[kind] / np.bincount(kind)[kind]
+        chances = np.zeros(len(kind))
+        chances[first] = won
+        return chances

@@ -127,6 +127,7 @@ class OracleRestart(Policy):
     select = _inside(Policy.select)
     scores = _inside(Policy.scores)
     rank = _inside(Policy.rank)
+    probabilities = _inside(Policy.probabilities)
     scores_many = _inside(Policy.scores_many)
     _check_many = _inside(Policy._check_many)
 

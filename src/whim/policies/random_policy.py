@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from whim import checks
 from whim.kernels.models import contextfree
 from whim.policies.base.contextfree import ContextFreePolicy
+from whim.types import F64, I64
 
 
 class Random(ContextFreePolicy):
@@ -33,3 +37,7 @@ class Random(ContextFreePolicy):
 
     def _state(self) -> contextfree.RandomState:
         return contextfree.RandomState(self._stats)
+
+    def _probabilities(self, x: F64, slots: I64, cross: F64 | None) -> F64:
+        checks.vector("x", x, self._d)
+        return np.full(len(slots), 1 / len(slots))

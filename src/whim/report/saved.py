@@ -148,12 +148,18 @@ def _replay(folder: Path, settings: Settings, rows: Rows) -> ExperimentResult:
         cells = [
             [
                 row["policy"],
-                *(fmt.rate(_interval(row, n)) if n in row else "" for n in names),
+                *(fmt.rate(_interval(row, n)) if n in row else "unknown" for n in names),
+                *_support(row),
             ]
             for row in rows
         ]
-        heads = ["policy", *map(str.upper, names)]
-        tables.append(Table("Estimates from all events", heads, cells, "With 95 % intervals."))
+        heads = ["policy", *map(str.upper, names), "effective sample size", "support"]
+        note = "With 95 % intervals. Support is the share of events in which a policy's choice "
+        note += "could have been shown; without it the value is unknown."
+        for row in rows:
+            if row.get("unknown"):
+                note += f" {row['policy']}: {row['unknown']}."
+        tables.append(Table("Estimates from all events", heads, cells, note))
     return ExperimentResult(
         id=f"replay/{settings['log']}",
         title=f"Replay of {settings['log']}",
@@ -176,6 +182,13 @@ def _replay_row(row: Mapping[str, Any], base: str) -> list[str]:
         f"{row['matched']:,} of {row['events']:,}",
         fmt.count(row["changes"]),
     ]
+
+
+def _support(row: Mapping[str, Any]) -> list[str]:
+    """Effective sample size and support; saved results did not always have them."""
+    if row.get("effective") is None:
+        return ["", ""]
+    return [fmt.count(row["effective"], 0), f"{100 * row['support']:.3g} %"]
 
 
 def _interval(row: Mapping[str, Any], name: str) -> Interval:

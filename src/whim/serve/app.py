@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import AsyncIterator
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,14 +18,34 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from whim.serve import dashboard
 from whim.serve.http import handlers, personalizer
+from whim.serve.http.access_log import AccessLog
 from whim.serve.http.openapi import document
 from whim.serve.http.problems import ProblemError
+from whim.serve.http.proxies import Proxies
 from whim.serve.http.routes import Endpoint, Route, failure
 from whim.serve.http.service import Service
+from whim.serve.logging import get as get_log
 
 API: list[Route] = [*handlers.ROUTES, *personalizer.ROUTES]
 _METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"]
 _SPACES = ["", "v1", "spaces"]
+
+
+class _Id(Convertor[str]):
+    """An id of a caller's own in a path: with slashes, and whatever else it may hold."""
+
+    regex = "(?s:.+)"
+
+    def convert(self, value: str) -> str:
+        """As it is."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """As it is."""
+        return value
+
+
+register_url_convertor("id", _Id())
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
@@ -59,7 +81,8 @@ def make(service: Service) -> ASGIApp:
         by_path.setdefault(route.path, []).append(route)
     endpoints = {path: Endpoint(routes) for path, routes in by_path.items()}
     served: list[BaseRoute] = [
-        WebRoute(path, endpoint, methods=_METHODS) for path, endpoint in endpoints.items()
+        WebRoute(re.sub("{(decision|event)}", r"{\1:id}", path), endpoint, methods=_METHODS)
+        for path, endpoint in endpoints.items()
     ]
     pages = dashboard.guarded_routes()
     web = [route for route in pages if isinstance(route, WebRoute)]
@@ -79,4 +102,8 @@ def make(service: Service) -> ASGIApp:
     )  # fmt: skip
     app.state.service = service
     quick = {name: endpoints[f"/v1/spaces/{{space}}/{name}"] for name in ("decisions", "rewards")}
-    return _Front(app, quick)
+    front: ASGIApp = _Front(app, quick)
+    if service.settings.access_log:
+        front = AccessLog(front, get_log("access"))
+    trusted = service.settings.trusted_proxies
+    return Proxies(front, trusted) if trusted else front

@@ -16,6 +16,7 @@ from structlog.typing import EventDict
 from whim.serve.settings import Settings
 
 _HIDDEN = "***"
+_SHOWN = frozenset(("key_name",))  # names that look like secrets and are none
 _SECRET = re.compile(
     r"token|authori[sz]ation|secret|cookie|passw|credential|signature|apikey|^body$"
     r"|(?:^|[^a-z])keys?(?:$|[^a-z])",
@@ -45,7 +46,8 @@ def _mask(_: Any, __: str, event: EventDict) -> EventDict:
     for name, value in event.items():
         if name == "exc_info" or name.startswith("_"):  # for the processors that come after
             continue
-        event[name] = _HIDDEN if _SECRET.search(name) else _hide(value)
+        secret = name not in _SHOWN and _SECRET.search(name)
+        event[name] = _HIDDEN if secret else _hide(value)
     return event
 
 

@@ -4,41 +4,83 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
+import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any, cast
 
 import uvicorn
 
 from whim.serve.app import make
+from whim.serve.http.connections import Connections
+from whim.serve.http.first_key import make_first_key
 from whim.serve.http.guard import refuse_open
 from whim.serve.http.keys import Keys
 from whim.serve.http.service import Service
+from whim.serve.http.streams import Streams
+from whim.serve.logging import get as get_log
 from whim.serve.logging import set_up
-from whim.serve.settings import ConfigError, Settings
+from whim.serve.settings import ConfigError, Settings, is_loopback
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Server(uvicorn.Server):
-    """Ends streams first, so that a shutdown waits only for work."""
+    """Ends streams first, so that a shutdown waits only for work, and not for ever."""
 
     service: Service
+    signals: tuple[int, ...] = ()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.signals = *self.signals, sig
+        super().handle_exit(sig, frame)
+
+    async def _drain(self) -> None:
+        """Serve on for a while, not ready any more, so that balancers send to others first.
+
+        Only after a SIGTERM, and until a second signal: who presses Ctrl-C does not wait.
+        """
+        self.service.draining = True
+        end = time.monotonic() + drain_seconds(self.service.settings)
+        while self.signals == (signal.SIGTERM,) and time.monotonic() < end:
+            await self.on_tick(0)  # the date in replies goes on
+            await asyncio.sleep(0.05)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.service.ready:
+            await self._drain()
         self.service.end_streams()
+        # before uvicorn's time is over, so that every caller still gets an answer
+        seconds = 0.8 * (self.config.timeout_graceful_shutdown or 0)
+        timer = asyncio.get_running_loop().call_later(seconds, self.service.give_up)
         await super().shutdown(sockets)
+        timer.cancel()
+
+
+def drain_seconds(settings: Settings) -> float:
+    """As they are set; else five, or none where only this machine can connect."""
+    if settings.drain_seconds is not None:
+        return settings.drain_seconds
+    return 0.0 if is_loopback(settings.host) else 5.0
 
 
 async def _serve(
     settings: Settings, listening: socket.socket, ready: Callable[[str], None] | None
 ) -> int:
     service = Service(settings)
+    service.metrics.connections = connections = Connections(settings)
+    service.streams = Streams(connections.most // 2)  # files may allow fewer than the settings
     config = uvicorn.Config(
-        make(service), log_config=None, access_log=settings.access_log, server_header=False,
+        make(service), log_config=None, server_header=False,
+        access_log=False, proxy_headers=False,  # the application does both, as it is configured
+        http=cast("Any", connections.protocol), ws="none",
         timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)), lifespan="on",
-        backlog=2048, h11_max_incomplete_event_size=1 << 16, timeout_keep_alive=30,
+        backlog=2048, timeout_keep_alive=math.ceil(settings.idle_seconds),
     )  # fmt: skip
     server = _Server(config)
     server.service = service
@@ -55,9 +97,10 @@ async def _serve(
         if ready is not None:
             ready(_address(settings, listening))
 
-    watching = asyncio.ensure_future(watch())
+    watching = [asyncio.ensure_future(watch()), asyncio.ensure_future(connections.watch())]
     await server.serve(sockets=[listening])
-    watching.cancel()
+    for task in watching:
+        task.cancel()
     return 1 if service.problem is not None else 0
 
 
@@ -90,9 +133,28 @@ def _listen(settings: Settings) -> socket.socket:
 
 def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> int:
     """Serve until a signal ends it; the exit code. ``ready`` gets the address, once it listens."""
-    data = Path(settings.data)
-    refuse_open(settings, Keys(data / "keys.json"))
     set_up(settings)
+    data, mask = Path(settings.data), os.umask(0o077)  # what is made is for its owner alone
+    try:
+        keys = Keys(data / "keys.json")
+        if make_first_key(settings, keys, os.environ):
+            get_log("whim").info("the first key was made of the secret", key_name="first")
+        refuse_open(settings, keys)
+        _warn_if_open(data)
+        return _run(settings, ready)
+    finally:
+        os.umask(mask)
+
+
+def _warn_if_open(data: Path) -> None:
+    """Say so where others of this machine may read what an earlier version made."""
+    if os.name == "posix" and data.is_dir() and data.stat().st_mode & 0o077:
+        get_log("whim").warning(
+            "others of this machine may read the data: chmod -R go= it", data=str(data)
+        )
+
+
+def _run(settings: Settings, ready: Callable[[str], None] | None) -> int:
     listening = _listen(settings)
     # uvicorn raises the signal that stopped it again when all is done; it has done its work
     before = {sign: signal.signal(sign, lambda *_: None) for sign in _STOPS}

@@ -1,4 +1,4 @@
-"""``Settings``: what ``whim.toml`` may say; every field has a default that works."""
+"""``Settings``: what ``whim.toml`` and the environment may say; every field has a default."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import difflib
 import ipaddress
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -28,16 +29,21 @@ class ConfigError(WhimError):
 class Webhook(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """Where changes are sent: those of ``spaces``, of all if that is empty.
 
-    ``secret_env`` names the environment variable that holds the secret for signatures.
+    ``secret_env`` names the environment variable that holds the secret for signatures. One with a
+    ``name`` goes on where it was when its address changes.
     """
 
     url: _Text
     spaces: list[Name] = []
     secret_env: _Variable | None = None
+    name: Name | None = None
 
 
 class Settings(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """How the service runs. ``port`` 0 is any that is free; ``rate`` 0 is no limit."""
+    """How the service runs. ``port`` 0 is any that is free; ``rate`` 0 is no limit.
+
+    What begins with ``max_`` bounds what callers can make the service hold or compute.
+    """
 
     data: _Text = "whim-data"
     host: Annotated[str, Meta(min_length=1, max_length=255)] = "127.0.0.1"
@@ -54,12 +60,38 @@ class Settings(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     webhooks: Annotated[list[Webhook], Meta(max_length=1000)] = []
     personalizer_space: Name = "personalizer"
     shutdown_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 10.0
+    drain_seconds: Annotated[float, Meta(ge=0, le=3600)] | None = None  # None: 5, or 0 on loopback
+    commit_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 10.0
+    queue_bytes: Annotated[int, Meta(ge=1 << 16, le=1 << 40)] = 1 << 26
+    clock_jump_seconds: Annotated[float, Meta(ge=1, le=1e9)] = 60.0
+    trusted_proxies: Annotated[list[_Text], Meta(max_length=1000)] = []  # addresses or networks
+    first_key_file: _Text | None = None  # whose content becomes the first key
+    max_buffered: Annotated[int, Meta(ge=1024, le=2**40)] = 64 * 1024 * 1024  # bodies half sent
+    max_header_bytes: Annotated[int, Meta(ge=1024, le=2**24)] = 32 * 1024
+    max_connections: Annotated[int, Meta(ge=16, le=10**6)] = 1000
+    header_seconds: _Seconds = 10.0
+    body_seconds: _Seconds = 30.0
+    idle_seconds: _Seconds = 30.0
+    max_arms: Annotated[int, Meta(ge=1, le=10**8)] = 20_000  # this and what follows: of a space
+    max_arm_bytes: Annotated[int, Meta(ge=1024, le=2**50)] = 2**30
+    max_new_arm_bytes: Annotated[int, Meta(ge=1024, le=2**50)] = 2**27
+    max_waiting: Annotated[int, Meta(ge=1, le=10**9)] = 1_000_000
+    max_values: Annotated[int, Meta(ge=1, le=10**9)] = 250_000  # of one decision
+    max_batch_values: Annotated[int, Meta(ge=1, le=10**9)] = 2_000_000
+    max_rewards: Annotated[int, Meta(ge=1, le=10**6)] = 1000
+    wrong_keys: Annotated[int, Meta(ge=1, le=10**9)] = 1000  # a minute, from one address
 
 
-def load(path: Path | None, **overrides: Any) -> Settings:
-    """Settings from a file, if there is one, and from ``overrides``, which win; None is none.
+def load(
+    path: Path | None, *, environment: Mapping[str, str] | None = None, **overrides: Any
+) -> Settings:
+    """Settings from a file, if there is one, from ``environment``, and from ``overrides``.
+
+    Later ones win; None is none. ``environment`` has a variable ``WHIM_PORT`` for ``port``.
 
     >>> load(None, port=9000).port
+    9000
+    >>> load(None, environment={"WHIM_PORT": "9000"}).port
     9000
     >>> load(None, port=90000)
     Traceback (most recent call last):
@@ -69,6 +101,7 @@ def load(path: Path | None, **overrides: Any) -> Settings:
     where = ""
     if path is not None:
         fields, where = _read(path), f"{path.name}: "
+    fields |= _from_environment(environment or {})
     overrides = {name: value for name, value in overrides.items() if value is not None}
     for name, value in overrides.items():
         fields[name] = str(value) if isinstance(value, Path) else value
@@ -79,6 +112,40 @@ def load(path: Path | None, **overrides: Any) -> Settings:
         raise ConfigError(text if field in overrides else where + text) from None
     _check(settings, "" if {"webhooks", "host"} & overrides.keys() else where)
     return settings
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """The settings that variables give, each checked by itself so that errors name it."""
+    fields: dict[str, Any] = {}
+    for name in Settings.__struct_fields__:
+        variable = f"WHIM_{name.upper()}"
+        text = environment.get(variable, "")
+        # Kubernetes sets WHIM_PORT to an address where a service of it is named whim
+        if not text or (name == "port" and re.match("(tcp|udp)://", text)):
+            continue
+        value: Any = text
+        if name in ("webhooks", "trusted_proxies"):
+            value = _list(variable, text, name == "trusted_proxies")
+        try:
+            given = msgspec.convert({name: value}, Settings, strict=False)
+            _check(given, "")
+        except msgspec.ValidationError as error:
+            text, _ = _sentence(str(error), {name: value})
+            raise ConfigError(variable + text.removeprefix(name)) from None
+        except ConfigError as error:
+            raise ConfigError(f"{variable}: {error}") from None
+        fields[name] = msgspec.to_builtins(getattr(given, name))
+    return fields
+
+
+def _list(variable: str, text: str, plain: bool) -> Any:
+    """A list as JSON, or, of ``plain`` words, with commas between them."""
+    if plain and not text.lstrip().startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{variable} must be a list in JSON: {error}.") from None
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -133,8 +200,18 @@ def _check(settings: Settings, where: str) -> None:
     """What types cannot say."""
     if not settings.host.isprintable() or " " in settings.host:
         raise ConfigError(f"{where}host must be an address or a name, got {settings.host!r}.")
+    for i, proxy in enumerate(settings.trusted_proxies):
+        try:
+            ipaddress.ip_network(proxy)
+        except ValueError:
+            raise ConfigError(f"{where}trusted_proxies[{i}] must be an address or a network such "
+                              f"as 10.0.0.0/8, got {proxy[:80]!r}.") from None  # fmt: skip
     seen: dict[str, int] = {}
+    names: dict[str, int] = {}
     for i, hook in enumerate(settings.webhooks):
+        if hook.name is not None and names.setdefault(hook.name, i) != i:
+            raise ConfigError(f"{where}webhooks[{i}].name must differ from others, got that of "
+                              f"webhooks[{names[hook.name]}].")  # fmt: skip
         reason = _bad_url(hook.url)
         if reason:
             raise ConfigError(f"{where}webhooks[{i}].url must be an http or https address, "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 # the end is looked at twice: Python's $ also matches before a last line break
 _WORD = r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\s)"
@@ -50,16 +50,29 @@ class Features(Struct, forbid_unknown_fields=True, kw_only=True):
     constant: bool = False
 
 
+class RewardRange(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Between which numbers a reward must be; one ``outside`` is refused, or clipped to the range.
+
+    One reward that is far too large moves a mean more than all others together.
+    """
+
+    least: Number
+    most: Number
+    outside: Literal["refuse", "clip"] = "refuse"
+
+
 class RewardRules(Struct, forbid_unknown_fields=True, kw_only=True):
-    """How long a reward is waited for, what stands for none, and which counts.
+    """How long a reward is waited for, what stands for none, which counts, and how large it may be.
 
     ``earliest``: the first reward, learnt as it comes. ``sum``: all that come in time, learnt
-    when the time is over.
+    when the time is over; the range is that of each of them.
     """
 
     wait_seconds: Annotated[float, Meta(gt=0, le=10_000_000)] = 600.0
     default: Number = 0.0
     combine: Literal["earliest", "sum"] = "earliest"
+    # unset rather than null: configurations without a range are stored as they always were
+    range: RewardRange | UnsetType = UNSET
 
 
 class SpaceConfig(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -97,7 +110,11 @@ class DecisionBody(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Ranked(Struct, gc=False):  # they hold no others, and there are many
-    """A candidate as the policy sees it; null where it is infinite, as for an arm never played."""
+    """A candidate as the policy sees it; null where it is infinite, as for an arm never played.
+
+    ``mean`` is the reward expected now, ``width`` what is added to explore. An arm that was not
+    played lately may have changed since: with ``revisit`` its mean is drawn towards a new arm's.
+    """
 
     arm: str | int
     score: float | None

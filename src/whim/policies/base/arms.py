@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -47,6 +49,9 @@ class ArmArrays:
     restarts_all: ClassVar[bool] = False  # whether what it reports and restarts is all arms
 
     _params: dict[str, Any]
+    _written = 0  # rows up to which spare ones hold the prior already
+    # held by reads from the moment they fill ``_out`` until they have taken their numbers from it
+    _lock: threading.RLock
     # the state as kernels take it, and the kernels of live calls, until an array is replaced
     _bound: Any = None
     _choose_kernel: FastCall | None = None
@@ -56,6 +61,7 @@ class ArmArrays:
         """Keep every constructor parameter: what ``repr`` shows and ``save`` stores."""
         policy = super().__new__(cls)
         policy._params = _parameters(cls, args, params)
+        policy._lock = threading.RLock()
         return policy
 
     def __init__(
@@ -85,6 +91,7 @@ class ArmArrays:
         self._relist()
         self._features: F64 = np.zeros((0, self._m))
         self._out: F64 = np.zeros((0, 3))
+        self._room: F64 = np.zeros((0, 3))  # the same for ``select``, which holds no lock
         self._rows({"_features": np.zeros(self._m)})
 
     def __repr__(self) -> str:
@@ -105,8 +112,9 @@ class ArmArrays:
         self._bound = self._choose_kernel = self._observe_kernel = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # copies bind their own arrays; machine code cannot be sent to another process
-        return vars(self) | {"_bound": None, "_choose_kernel": None, "_observe_kernel": None}
+        # copies bind their own arrays; machine code cannot be sent to another process, nor a lock
+        rest = {name: value for name, value in vars(self).items() if name != "_lock"}
+        return rest | {"_bound": None, "_choose_kernel": None, "_observe_kernel": None}
 
     def _reserve(self, slots: int) -> None:
         if slots <= self._capacity:
@@ -118,9 +126,9 @@ class ArmArrays:
             new = np.zeros((capacity, *prior.shape), prior.dtype)
             new[: len(old)] = old
             setattr(self, name, new)
-        self._capacity = capacity
+        self._capacity, self._written = capacity, 0
         self._unbind()
-        self._out = np.zeros((capacity, 3))
+        self._out, self._room = np.zeros((capacity, 3)), np.zeros((capacity, 3))
         self._plays += [0] * (capacity - len(self._plays))
 
     def _keep(self, **arrays: npt.NDArray[Any]) -> None:
@@ -145,6 +153,23 @@ class ArmArrays:
     def arms(self) -> list[ArmId]:
         """The live arms, in the order in which they were added."""
         return list(self._table.slot_of)
+
+    def make_room(self, arms: int, seconds: float = 0.0) -> bool:
+        """Grow arrays for so many more arms, then get their memory, for so long; False: go on."""
+        until, used = time.perf_counter() + seconds, len(self._table.id_of)
+        self._reserve(used + arms)
+        for row in range(max(used, self._written), used + arms):
+            for name, prior in self._priors.items():
+                getattr(self, name)[row] = prior
+            self._written = row + 1
+            if time.perf_counter() > until:
+                break
+        return self._written >= used + arms
+
+    @property
+    def arm_bytes(self) -> int:
+        """Bytes of memory that the rows of one arm take."""
+        return max(1, sum(prior.nbytes for prior in self._priors.values()))
 
     @property
     def step(self) -> int:
@@ -186,7 +211,7 @@ class ArmArrays:
         return self._plays[self._table.slot(arm)]
 
     def add_arms(self, arms: Iterable[ArmId], features: npt.ArrayLike | None = None) -> list[ArmId]:
-        """Add arms; those that are live already are left as they are.
+        """Add arms and return the ids that are new; live ones are left as they are.
 
         Parameters
         ----------
@@ -195,19 +220,15 @@ class ArmArrays:
         features
             One row per id (hybrid and uniform payoffs). A live arm keeps the features it has:
             ``set_features`` replaces them.
-
-        Returns
-        -------
-        list
-            The ids that are new.
         """
         ids = self._id_list(arms, "arms")
         Y = self._item_features(ids, features)
         missing = self._table.missing(ids)
-        self._reserve(len(self._table.id_of) + len(missing))
+        self._reserve((used := len(self._table.id_of)) + len(missing))
         slots = [slot for _, slot in self._table.add(missing)]
+        bare = [slot for slot in slots if not used <= slot < self._written]
         for name, prior in self._priors.items():
-            getattr(self, name)[slots] = prior
+            getattr(self, name)[bare] = prior
         if Y is not None and missing:
             first = {arm: i for i, arm in reversed(list(enumerate(ids)))}
             self._features[slots] = Y[[first[arm] for arm in missing]]
@@ -218,8 +239,8 @@ class ArmArrays:
         self._unbind()
         # the table's own, near at hand for live calls
         self._slot_of, self._id_of = self._table.slot_of, self._table.id_of
-        self._last_ids: list[ArmId] = []
-        self._last_slots: I64 = np.zeros(0, np.int64)
+        # candidates of the last call and their slots; one attribute, so that threads see a pair
+        self._recent: tuple[list[ArmId], I64] = [], np.zeros(0, np.int64)
         self._live = self._table.live
         self._everyone = self._live if len(self._live) else None
 

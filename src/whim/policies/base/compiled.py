@@ -39,19 +39,20 @@ class CompiledPolicy(Policy):
         """The arrays and numbers that the kernels work on, by name."""
 
     def _bind(self) -> Any:
-        self._bound = self._state()
-        self._code = self._kernels.without(*self._unused)
-        kernels, cls = self._code, type(self)
+        kernels, cls = self._kernels.without(*self._unused), type(self)
         decides = cls._score is CompiledPolicy._score and cls._choose is Policy._choose
         learns = cls._observe is CompiledPolicy._observe
         own = self._builds_cross  # else the caller must give cross features, see the error
         at_once = self._decides_at_once()
-        self._choose_kernel = kernels.choose if decides and own and at_once else None
-        self._observe_kernel = kernels.observe if learns and own else None
         # a subclass that changes how it decides or learns is run by live calls
         live = cls.select is Policy.select and cls.update is Policy.update
         same_noise = cls._noise is CompiledPolicy._noise
         self._loops = decides and learns and live and same_noise and not self._random_ties
+        # in this order: another thread that sees one of them may use those before it
+        self._code = kernels
+        self._bound = self._state()
+        self._choose_kernel = kernels.choose if decides and own and at_once else None
+        self._observe_kernel = kernels.observe if learns and own else None
         return self._bound
 
     def _decides_at_once(self) -> bool:
@@ -59,7 +60,11 @@ class CompiledPolicy(Policy):
         return not (self._draws or self._random_ties)
 
     def _current(self) -> Any:
-        return self._bind() if self._bound is None else self._bound
+        bound = self._bound
+        if bound is None:
+            with self._lock:
+                bound = self._bind() if self._bound is None else self._bound
+        return bound
 
     def _runs_compiled(self) -> bool:
         """Whether ``run_events`` may use the compiled loop."""

@@ -14,7 +14,7 @@ from whim.kernels.detection import mean_residual, noise, revisit, score_test
 from whim.kernels.linalg import udu
 from whim.policies.base.compiled import CompiledPolicy
 from whim.policies.base.windows import RowWindows
-from whim.types import F64, I64, ChangeEvent
+from whim.types import F64, I64, ArmId, ChangeEvent
 
 
 class Reporting(CompiledPolicy):
@@ -127,6 +127,15 @@ class Detecting(RowWindows, Reporting):
     def _revisit_state(self) -> revisit.Revisit:
         rate = self._rate if self._revisits else revisit.OFF
         return revisit.Revisit(rate, self._doubts, self._tally)
+
+    def chance_changed(self, arm: ArmId) -> float:
+        """q: how likely an arm has changed since it was last played; 0 without ``revisit``.
+
+        What explains the difference between ``coefficients`` and the ``mean`` of a decision, which
+        is (1-q)·xᵀθ̂ for disjoint payoffs: with probability q the arm is like a new one, of which
+        nothing is known. For hybrid payoffs it is (1-q)·(xᵀθ̂ + zᵀβ̂) + q·zᵀβ̂.
+        """
+        return self._chances(np.array([self._table.slot(arm)])).item()
 
     def _chances(self, slots: I64) -> F64:
         """The probability q of each arm that it is another than its model."""

@@ -122,7 +122,8 @@ class HybridPolicy(CompiledPolicy):
     def coefficients(self, arm: ArmId) -> F64:
         """The arm's own estimate θ̂, a copy."""
         theta = np.empty(self._width)
-        hybrid.coefficients(self._model(), self._table.slot(arm), theta)
+        model = self._model()._replace(work=np.zeros_like(self._work))  # other threads have theirs
+        hybrid.coefficients(model, self._table.slot(arm), theta)
         return theta
 
     def shared_coefficients(self) -> F64:

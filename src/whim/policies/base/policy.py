@@ -30,7 +30,9 @@ _new = tuple.__new__
 class Policy(Scoring):
     """What every policy does: choose, rank and score arms, and learn from rewards.
 
-    The constructor's parameters are those of ``ArmArrays``.
+    The constructor's parameters are those of ``ArmArrays``. Threads may share a policy for reads:
+    whatever learns nothing and changes no arms. Writes need a lock of the caller's around them
+    and around the reads beside them (docs/policies.md).
     """
 
     _last: Any = _NO_CONTEXT  # the context of the last decision
@@ -104,7 +106,7 @@ class Policy(Scoring):
             kernel = self._choose_kernel
             if kernel is not None and cross is None:
                 slot, score, mean, width = kernel.call(
-                    self._bound, self._step, context, slots, self._out
+                    self._bound, self._step, context, slots, self._room
                 )
                 if slot >= 0:
                     self._last = context
@@ -120,12 +122,15 @@ class Policy(Scoring):
     ) -> tuple[int, float, float, float]:
         """Where nothing is bound yet, no kernel chooses, or x is not finite or lies badly."""
         if self._bound is None:
-            self._bind()
-        if self._choose_kernel is None or cross is not None:
+            with self._lock:
+                if self._bound is None:
+                    self._bind()
+        kernel = self._choose_kernel
+        if kernel is None or cross is not None:
             return self._choose(x, slots, self._crossed(cross, len(slots)))
         x = checks.vector("x", x, self._d)
-        best: tuple[int, float, float, float] = self._choose_kernel.call(
-            self._bound, self._step, x, slots, self._out
+        best: tuple[int, float, float, float] = kernel.call(
+            self._bound, self._step, x, slots, self._room
         )
         return best
 

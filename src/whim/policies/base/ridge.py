@@ -163,7 +163,11 @@ class RidgePolicy(RowPolicy):
         return T, P
 
     def coefficients(self, arm: ArmId | None = None) -> F64:
-        """The estimate θ̂ of an arm (of all arms, for a shared model), a copy."""
+        """The estimate θ̂ of an arm (of all arms, for a shared model), a copy.
+
+        What its plays taught: with ``revisit``, the mean of a decision also has the chance that
+        the arm has changed since (``chance_changed``).
+        """
         at = udu.packed_size(self._p)
         return self._cum[self._row_of(arm), at : at + self._p].copy()
 

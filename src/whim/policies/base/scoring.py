@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -18,6 +19,7 @@ from whim.types import F64, I64, ArmId, Decision
 
 _NOTHING: F64 = np.zeros(0)
 _FEW = 64
+DRAWS = 4096  # of decisions, where a probability is counted rather than computed
 
 
 class Scoring(ArmArrays, ABC):
@@ -46,13 +48,14 @@ class Scoring(ArmArrays, ABC):
         if not ids:
             raise InvalidInputError("arms must hold at least one candidate, got none.")
         # a page's candidates stay for a while: those of the last call need no look-up
-        if self._table.same(ids, self._last_ids):
-            return self._last_slots
+        known, slots = self._recent
+        if self._table.same(ids, known):
+            return slots
         slots = self._table.slots(ids)
         if len(set(ids)) != len(ids):
             twice = next(a for i, a in enumerate(ids) if a in ids[:i])
             raise InvalidInputError(f"arms must not repeat, got {twice!r} twice.")
-        self._last_ids, self._last_slots = ids.copy(), slots
+        self._recent = ids.copy(), slots
         return slots
 
     def _context(self, x: npt.ArrayLike | None) -> F64:
@@ -88,13 +91,14 @@ class Scoring(ArmArrays, ABC):
         """The best candidate's slot, score, mean and width; ties by the policy's rule."""
         if self._draws:
             checks.vector("x", x, self._d)  # before the random stream moves on
-        best = self._evaluate(x, slots, cross, peek=False)
-        if self._random_ties:
-            column = self._out[: len(slots), 0]
-            equal = np.flatnonzero(column == column[best])
-            if len(equal) > 1:
-                best = int(equal[self._rng.integers(len(equal))])
-        score, mean, width = self._out[best].tolist()
+        with self._lock:
+            best = self._evaluate(x, slots, cross, peek=False)
+            if self._random_ties:
+                column = self._out[: len(slots), 0]
+                equal = np.flatnonzero(column == column[best])
+                if len(equal) > 1:
+                    best = int(equal[self._rng.integers(len(equal))])
+            score, mean, width = self._out[best].tolist()
         return slots.item(best), score, mean, width
 
     def scores(
@@ -106,8 +110,10 @@ class Scoring(ArmArrays, ABC):
     ) -> F64:
         """What ``select`` would order the candidates by, in their order; changes nothing."""
         slots = self._candidates(arms)
-        self._evaluate(self._context(x), slots, self._crossed(cross, len(slots)), True)
-        return self._out[: len(slots), 0].copy()
+        context, rows = self._context(x), self._crossed(cross, len(slots))
+        with self._lock:
+            self._evaluate(context, slots, rows, True)
+            return self._out[: len(slots), 0].copy()
 
     def rank(
         self,
@@ -124,11 +130,73 @@ class Scoring(ArmArrays, ABC):
         slots = self._candidates(arms)
         if k is not None:
             checks.integer("k", k, 1)
-        self._evaluate(self._context(x), slots, self._crossed(cross, len(slots)), True)
-        out = self._out[: len(slots)]
-        order = self._ranked(slots)[:k]
+        context, rows = self._context(x), self._crossed(cross, len(slots))
+        with self._lock:
+            self._evaluate(context, slots, rows, True)
+            order = self._ranked(slots)[:k]
+            numbers = self._out[order].tolist()
         ids = self._table.id_of
-        return [Decision(ids[slots[i]], *out[i].tolist()) for i in order.tolist()]
+        return [
+            Decision(ids[slot], *three)
+            for slot, three in zip(slots[order].tolist(), numbers, strict=True)
+        ]
+
+    # -- probabilities --------------------------------------------------------------------------
+
+    def probabilities(
+        self,
+        x: npt.ArrayLike | None = None,
+        arms: Iterable[ArmId] | None = None,
+        *,
+        cross: npt.ArrayLike | None = None,
+    ) -> F64:
+        """How likely ``select`` chooses each candidate, in their order; changes nothing.
+
+        1 for the best and 0 for others, unless the policy draws or shares ties out
+        (``ties="random"``). Exact, but for a policy that draws one model for all arms, or of a
+        user's own: those are counted over 4096 draws, so that a probability p has the standard
+        error √(p(1-p)/4096), at most 0.008; none is 0.
+
+        Examples
+        --------
+        >>> from whim.policies.lints import LinTS
+        >>> policy = LinTS(n_features=1)
+        >>> policy.add_arms(["a", "b"])
+        ['a', 'b']
+        >>> policy.update("a", [1.0], 1.0)
+        >>> policy.probabilities([1.0]).round(4).tolist()
+        [0.6585, 0.3415]
+        """
+        slots = self._candidates(arms)
+        context, rows = self._context(x), self._crossed(cross, len(slots))
+        with self._lock:
+            return self._probabilities(context, slots, rows)
+
+    def _probabilities(self, x: F64, slots: I64, cross: F64 | None) -> F64:
+        if not self._draws:
+            return self._sure(self._evaluate(x, slots, cross, peek=True), len(slots))
+        checks.vector("x", x, self._d)
+        rng, counts = self._other_stream(), np.zeros(len(slots))
+        for _ in range(DRAWS):
+            best = self._score(x, slots, cross, self._noise(rng, len(slots)))
+            counts += self._sure(best, len(slots))
+        return shares(counts)
+
+    def _sure(self, best: int, n: int) -> F64:
+        """The probabilities of candidates that were just scored: ties are all that is drawn."""
+        chances = np.zeros(n)
+        if self._random_ties:
+            column = self._out[:n, 0]
+            equal = column == column[best]
+            chances[equal] = 1.0 / np.count_nonzero(equal)
+        else:
+            chances[best] = 1.0
+        return chances
+
+    def _other_stream(self) -> np.random.Generator:
+        """Independent of the policy's own stream; another one for each state of it."""
+        state = hashlib.blake2b(repr(self._rng.bit_generator.state).encode(), digest_size=16)
+        return np.random.default_rng(int.from_bytes(state.digest(), "little"))
 
     def ranked(
         self,
@@ -145,13 +213,14 @@ class Scoring(ArmArrays, ABC):
         """
         slots = self._candidates(arms)
         context, cross = self._context(x), self._crossed(None, len(slots))
-        if not (draw and self._draws):
-            self._evaluate(context, slots, cross, True)
-            return self._listed(slots)
-        slot = self._choose(context, slots, cross)[0]
-        order = self._ranked(slots).tolist()
-        order.sort(key=lambda i: slots[i] != slot)
-        return order, self._out[: len(slots)].ravel().tolist()
+        with self._lock:
+            if not (draw and self._draws):
+                self._evaluate(context, slots, cross, True)
+                return self._listed(slots)
+            slot = self._choose(context, slots, cross)[0]
+            order = self._ranked(slots).tolist()
+            order.sort(key=lambda i: slots[i] != slot)
+            return order, self._out[: len(slots)].ravel().tolist()
 
     def ranked_many(
         self, X: npt.ArrayLike | None, lists: Sequence[list[ArmId]]
@@ -166,10 +235,11 @@ class Scoring(ArmArrays, ABC):
         contexts = None if self._shape is None else checks.matrix("X", X, n, self._d)
         self._crossed(None, 0)
         rankings: list[tuple[list[int], list[float]] | None] = []
-        for i, slots in enumerate(self._slots_of(lists)):
-            if slots is not None:
-                self._score(_NOTHING if contexts is None else contexts[i], slots, None, None)
-            rankings.append(None if slots is None else self._listed(slots))
+        with self._lock:
+            for i, slots in enumerate(self._slots_of(lists)):
+                if slots is not None:
+                    self._score(_NOTHING if contexts is None else contexts[i], slots, None, None)
+                rankings.append(None if slots is None else self._listed(slots))
         return rankings
 
     def _slots_of(self, lists: Sequence[list[ArmId]]) -> list[I64 | None]:
@@ -209,7 +279,10 @@ class Scoring(ArmArrays, ABC):
         """
         slots = self._candidates(arms)
         contexts = checks.matrix("X", X, None, self._d)
-        return self._score_many(contexts, slots) if len(contexts) else np.empty((0, len(slots)))
+        if not len(contexts):
+            return np.empty((0, len(slots)))
+        with self._lock:
+            return self._score_many(contexts, slots)
 
     def _score_many(self, X: F64, slots: I64) -> F64:
         self._crossed(None, len(slots))
@@ -219,3 +292,9 @@ class Scoring(ArmArrays, ABC):
             self._score(x, slots, None, self._noise(rng, len(slots)))
             result[i] = self._out[: len(slots), 0]
         return result
+
+
+def shares(counts: F64) -> F64:
+    """Shares of draws; half a draw for each keeps what was never drawn above 0."""
+    chances: F64 = (counts + 0.5) / (counts.sum() + 0.5 * len(counts))
+    return chances

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from whim.serve.dashboard.forms import path_of
 from whim.serve.dashboard.render import problem_page
 from whim.serve.dashboard.routes import routes
-from whim.serve.http.guard import admit
+from whim.serve.http.guard import admit, must_reach
 from whim.serve.http.problems import ProblemError
 
 _OPEN = ("/login", "/static")  # pages that need no key
@@ -40,7 +40,10 @@ class _Guarded:
 
         page = self._inner
         try:
-            admit(scope["app"].state.service, scope, self._scope, dict(scope["headers"]))
+            key = admit(scope["app"].state.service, scope, self._scope, dict(scope["headers"]))
+            scope["whim.key"] = key
+            if "space" in scope.get("path_params", ()):
+                must_reach(key, scope["path_params"]["space"])
         except Exception as error:
             page = _refusal(scope, error)
         await page(scope, receive, send_safely)

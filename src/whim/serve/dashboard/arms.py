@@ -8,31 +8,40 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from whim.serve.dashboard import rates
 from whim.serve.dashboard.drawing import spark
 from whim.serve.dashboard.views import arm_text
 from whim.serve.state.engine import Engine
 from whim.serve.state.stats import ArmCounts, Stats
+from whim.serve.state.views import RateView, arm_rates
 
 PER_PAGE = 50
 DEEPEST = 40  # pages that can be turned to; further arms: by name, or in another order
-_CHUNK = 500  # arms looked at before others have their turn
+_CHUNK = 200  # arms looked at before others have their turn
 _NEVER = ArmCounts()
-Key = Callable[[str | int, ArmCounts], Any]
+Key = Callable[[str | int, Stats], Any]
 
 
-def _width(counts: ArmCounts) -> float | None:
-    low, high = counts.interval()
-    return None if low is None or high is None else high - low
+def _of(arm: str | int, stats: Stats) -> ArmCounts:
+    return stats.arms.get(arm, _NEVER)
+
+
+def _width(rate: RateView) -> float | None:
+    return None if rate.low is None or rate.high is None else rate.high - rate.low
+
+
+def _since(arm: str | int, stats: Stats) -> float | None:
+    since = stats.since_change.sums(arm)
+    return since[1] / since[0] if since and since[0] else None
 
 
 SORTS: dict[str, Key] = {
-    "arm": lambda arm, counts: arm_text(arm),
-    "decisions": lambda arm, counts: counts.decisions,
-    "plays": lambda arm, counts: counts.closed,
-    "mean": lambda arm, counts: counts.mean(),
-    "width": lambda arm, counts: _width(counts),
-    "changed": lambda arm, counts: counts.changed,
+    "arm": lambda arm, stats: arm_text(arm),
+    "decisions": lambda arm, stats: _of(arm, stats).decisions,
+    "plays": lambda arm, stats: _of(arm, stats).closed,
+    "mean": lambda arm, stats: _of(arm, stats).mean(),
+    "width": lambda arm, stats: _width(arm_rates(stats, arm)[0]),
+    "since": _since,
+    "changed": lambda arm, stats: max(_of(arm, stats).changed, stats.changed),
 }
 
 
@@ -75,7 +84,7 @@ async def _first(
         for arm in every[start : start + _CHUNK]:
             if q and q not in arm_text(arm).casefold():
                 continue
-            value = key(arm, stats.arms.get(arm, _NEVER))
+            value = key(arm, stats)
             some.append((none if value is None else value, arm))
         count += len(some)
         top = pick(most, [*top, *some], key=lambda pair: pair[0])
@@ -84,19 +93,14 @@ async def _first(
 
 
 def _row(arm: Any, stats: Stats, at: int) -> dict[str, Any]:
-    counts = stats.arms.get(arm, _NEVER)
-    mean = rates.rate(counts.closed, counts.total, counts.squares)
-    value, low, high = (None, None, None) if mean is None else mean
-    if low is None or high is None or not math.isfinite(low):
-        low = high = None
+    counts = _of(arm, stats)
+    rate, since = arm_rates(stats, arm)
     return {
         "arm": arm_text(arm),
         "decisions": counts.decisions,
         "plays": counts.closed,
-        "mean": value,
-        "low": low,
-        "high": high,
-        "width": None if low is None or high is None else high - low,
+        "rate": rate,
+        "since": since,
         "changed": max(counts.changed, stats.changed) or None,
         "spark": spark(stats.trend(counts, at)) if counts.trend else "",
     }

@@ -1,4 +1,7 @@
-"""Reward rates over time, and now, from a space's bins; intervals as everywhere in whim.
+"""Reward rates over time, overall and recently, and the policy against the holdback.
+
+What a page says at every look (the overall rates, and whether the policy beats the holdback) holds
+at all looks at once: ``whim.evaluate.anytime``. A point of a chart has an interval of its own.
 
 A bin counts once it is settled: its waiting is over, or nearly all of its decisions are closed.
 Where no reward means none until the waiting ends, what is closed early is what was rewarded.
@@ -13,25 +16,27 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from whim.evaluate import Interval
-from whim.evaluate.intervals import Z, rate_interval
+from whim.evaluate.anytime import Comparison, Sums, anytime_rate, compare
+from whim.evaluate.intervals import rate_interval
 from whim.serve.jobs.whatif import finite
 from whim.serve.state.stats import MICRO, Bin, Stats
 
 _CLOSED = 0.95  # of a bin's decisions, for it to be settled before its time
 _POINTS = 120  # of a chart, at most
 _ENOUGH = 50  # decisions that a point stands for, if there are so many before it
-_RECENT = 400  # decisions that "now" stands for, at least
+_RECENT = 400  # decisions that "recently" stands for, at least
+_STRATA = 32  # spans of time within which policy and holdback are compared
 
 
 class Rates(NamedTuple):
-    """The policy's and the holdback's rate over a span of time, and the one over the other."""
+    """The policy's and the holdback's rate over a span of time, and how they compare."""
 
     policy: Interval | None
     holdback: Interval | None
-    lift: Interval | None
     decisions: int
     holdback_decisions: int
     seconds: float
+    compared: Comparison | None = None
 
 
 def settled(stats: Stats, wait: float, at: int) -> list[tuple[int, Bin]]:
@@ -46,50 +51,56 @@ def settled(stats: Stats, wait: float, at: int) -> list[tuple[int, Bin]]:
     return bins
 
 
-def rate(n: float, total: float, squares: float) -> Interval | None:
-    """Mean reward with its interval; None of nothing."""
-    if n <= 0:
-        return None
-    return rate_interval(n, total, squares)
-
-
-def lift(ours: Bin) -> Interval | None:
-    """The policy's rate over the holdback's, minus one; its logarithm is what is taken as normal.
-
-    With few in the holdback the ratio itself is far from it, and would reach below -100 %.
-    """
-    if ours.closed < 2 or ours.holdback < 2 or ours.total <= 0 or ours.holdback_total <= 0:
-        return None
-    a, b = ours.total / ours.closed, ours.holdback_total / ours.holdback
-    va = max(ours.squares / ours.closed - a * a, 0.0) / ours.closed
-    vb = max(ours.holdback_squares / ours.holdback - b * b, 0.0) / ours.holdback
-    spread = min(Z * math.sqrt(va / (a * a) + vb / (b * b)), 50.0)
-    return Interval(a / b - 1, a / b * math.exp(-spread) - 1, a / b * math.exp(spread) - 1)
-
-
-def over(bins: Iterable[tuple[int, Bin]], width: int) -> Rates:
-    """The rates of some bins."""
-    every, first, last = Bin(), None, 0
-    for at, one in bins:
-        every.add(one)
-        first = at if first is None else first
-        last = at
+def overall(bins: list[tuple[int, Bin]], width: int) -> Rates:
+    """The rates since the space was made, in intervals that hold however often they are read."""
+    every, seconds = _sum(bins, width)
     return Rates(
-        rate(every.closed, every.total, every.squares),
-        rate(every.holdback, every.holdback_total, every.holdback_squares),
-        lift(every), every.closed, every.holdback,
-        0.0 if first is None else (last + width - first) / MICRO,
+        anytime_rate(every.closed, every.total, every.squares) if every.closed else None,
+        anytime_rate(every.holdback, every.holdback_total, every.holdback_squares)
+        if every.holdback
+        else None,
+        every.closed, every.holdback, seconds,
+        compare((_policy(one), _holdback(one)) for _, one in _merged(bins, width, _STRATA)),
     )  # fmt: skip
 
 
-def now(bins: list[tuple[int, Bin]], width: int) -> Rates:
-    """The rates of the last tenth of the decisions, or of the last few hundred if that is more."""
+def recent(bins: list[tuple[int, Bin]], width: int) -> Rates:
+    """The rates of the last tenth of the decisions, or of the last few hundred if that is more.
+
+    Without intervals: those of a window that moves along would be wrong at one look or another.
+    """
     wanted = max(_RECENT, sum(one.closed for _, one in bins) // 10)
     count, start = 0, len(bins)
     while start and count < wanted:
         start -= 1
         count += bins[start][1].closed
-    return over(bins[start:], width)
+    every, seconds = _sum(bins[start:], width)
+    return Rates(
+        _bare(every.total, every.closed), _bare(every.holdback_total, every.holdback),
+        every.closed, every.holdback, seconds,
+    )  # fmt: skip
+
+
+def _sum(bins: Iterable[tuple[int, Bin]], width: int) -> tuple[Bin, float]:
+    """Some bins as one, and the seconds from the first to the last."""
+    every, first, last = Bin(), None, 0
+    for at, one in bins:
+        every.add(one)
+        first = at if first is None else first
+        last = at
+    return every, 0.0 if first is None else (last + width - first) / MICRO
+
+
+def _bare(total: float, n: int) -> Interval | None:
+    return Interval(total / n, math.nan, math.nan) if n else None
+
+
+def _policy(one: Bin) -> Sums:
+    return Sums(one.closed, one.total, one.squares)
+
+
+def _holdback(one: Bin) -> Sums:
+    return Sums(one.holdback, one.holdback_total, one.holdback_squares)
 
 
 def series(bins: list[tuple[int, Bin]], width: int) -> dict[str, list[Any]]:
@@ -138,5 +149,6 @@ def _pooled(points: list[tuple[float, Bin]], names: tuple[str, str, str]) -> lis
     intervals: list[Interval | None] = []
     for i in range(len(points)):
         start = max(bisect_right(sums[0], sums[0][i + 1] - _ENOUGH, 0, i + 1) - 1, 0)
-        intervals.append(rate(*(column[i + 1] - column[start] for column in sums)))
+        n, total, squares = (column[i + 1] - column[start] for column in sums)
+        intervals.append(rate_interval(n, total, squares) if n > 0 else None)
     return intervals

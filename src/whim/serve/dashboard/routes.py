@@ -19,7 +19,8 @@ from whim.serve import wire
 from whim.serve.dashboard import forms, views
 from whim.serve.dashboard.arms import arms
 from whim.serve.dashboard.render import NO_STORE, STATIC, error_page, render
-from whim.serve.http.guard import COOKIE
+from whim.serve.http.guard import COOKIE, address_of, check_key
+from whim.serve.http.problems import ProblemError
 from whim.serve.http.service import Service
 from whim.serve.jobs.background import Job, JobState
 from whim.serve.state.policy import SERVED
@@ -114,7 +115,10 @@ def _origin(request: Request) -> str:
 
 async def _all_cards(request: Request) -> dict[str, Any]:
     engine, cards = _service(request).engine, []
+    key = request.scope.get("whim.key")
     for name in engine.names:
+        if key is not None and not key.reaches(name):
+            continue
         if name in engine:  # others have their turn in between
             cards.append(views.card(engine, name))
         await asyncio.sleep(0)
@@ -228,11 +232,17 @@ def _show_job(name: str, key: str, job: Job | None) -> Response:
 
 async def _job(request: Request) -> Response:
     name, key = request.path_params["space"], request.path_params["job"]
-    return _show_job(name, key, _service(request).job(key))
+    return _show_job(name, key, _job_of(request))
+
+
+def _job_of(request: Request) -> Job | None:
+    """The what-if of an address, if the key is for its space."""
+    job, key = _service(request).job(request.path_params["job"]), request.scope.get("whim.key")
+    return None if job is None or (key is not None and not key.reaches(job.space)) else job
 
 
 async def _job_series(request: Request) -> Response:
-    job = _service(request).job(request.path_params["job"])
+    job = _job_of(request)
     if job is None:
         raise NotFoundError("this what-if is no longer stored: start it again.")
     if job.state != JobState.DONE:
@@ -255,9 +265,14 @@ async def _login(request: Request) -> Response:
     except WhimError as error:
         return _login_page("/", str(error), 422)
     onward, token = forms.local(fields.get("next", "/")), fields.get("key", "").strip()
-    key = service.keys.check(token) if token and service.keys.any else None
-    if service.keys.any and key is None:
-        return _login_page(onward, "This key is unknown or revoked.", 401)
+    key = None
+    if service.keys.any:
+        try:
+            key = check_key(service.keys, token, address_of(request.scope))
+        except ProblemError as error:
+            wrong = "This key is unknown or revoked, or its time is over."
+            said = wrong if error.status == 401 else str(error)
+            return _login_page(onward, said, error.status)
     if key is not None and not key.allows("read"):
         return _login_page(onward, "This key does not have the scope read.", 403)
     answer = RedirectResponse(onward, 303, NO_STORE)

@@ -15,6 +15,7 @@ from whim.policies import POLICIES
 from whim.serve import wire
 from whim.serve.dashboard import rates
 from whim.serve.dashboard.drawing import moves, spark
+from whim.serve.dashboard.sentences import change_sentence
 from whim.serve.state.engine import Engine
 from whim.serve.state.space import Space
 from whim.serve.state.space_state import SpaceState
@@ -51,7 +52,7 @@ def card(engine: Engine, name: str) -> dict[str, Any]:
         "mode": _mode(space.config),
         "decisions": space.state.stats.counts["decisions"],
         "arms": len(space.state.policy.arms),
-        "rate": rates.now(bins, width).policy,
+        "rate": rates.overall(bins, width).policy,
         "changes": engine.count_changes(name, engine.now() - _DAY),
         "spark": spark(rates.spark_values(bins, width), 240, 40),
         "rebuilding": engine.info(name).rebuilding,
@@ -90,8 +91,8 @@ def summary(engine: Engine, name: str) -> dict[str, Any]:
         "never_shown": counts.get("never_shown", 0),
         "matched_share": totals["matched_share"],
         "delay": totals["mean_delay_seconds"],
-        "now": rates.now(bins, width),
-        "ever": rates.over(bins, width),
+        "recent": rates.recent(bins, width),
+        "overall": rates.overall(bins, width),
         "shadow": _shadow(space, totals, bins, width),
         "skipped": space.state.skipped,
     }
@@ -105,7 +106,7 @@ def _shadow(space: Space, totals: dict[str, Any], bins: list[Any], width: int) -
         **totals["shadow"],
         "closed": closed,
         "share": totals["shadow"]["agreed"] / closed if closed else None,
-        "baseline": rates.over(bins, width).policy,
+        "baseline": rates.overall(bins, width).policy,
     }
 
 
@@ -148,16 +149,23 @@ def latest(engine: Engine, name: str) -> int:
 def _change(seq: int, at: int, event: dict[str, Any], state: SpaceState) -> dict[str, Any]:
     before, after = event["theta_before"] or [], event["theta_after"] or []
     names = state.context.names
-    if len(names) != len(before):
+    whose = state.config.context if len(names) == len(before) else None
+    if whose is None:
         names = state.items.names
     if len(before) == 1:
         names = names if len(names) == 1 else ["mean reward"]
+    moved = event["direction"] or [
+        None if a is None or b is None else a - b for a, b in zip(after, before, strict=False)
+    ]
+    lead, rest = change_sentence(moved if event["arm"] is not None else [], whose)
     return {
         **event,
         "seq": seq,
         "at": at,
         "arm": arm_text(event["arm"]),
         "group": None if event["group"] is None else arm_text(event["group"]),
+        "lead": lead,
+        "rest": rest,
         "moves": moves(before, after, names),
     }
 

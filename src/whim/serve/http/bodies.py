@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from whim.serve import wire
+from whim.serve.jobs.background import Check
 from whim.serve.state.views import ArmView, ChangeView, Info
 
 
@@ -104,9 +105,21 @@ class Begun(Struct):
     job: str
 
 
+class ClockHealth(Struct):
+    """A clock that does not follow the system's: how far ahead of it, behind if negative."""
+
+    reason: str
+    ahead_seconds: float
+
+
 class Health(Struct, omit_defaults=True):
-    """The state of the service."""
+    """The state of the service.
+
+    ``check`` is of the whole log, until it has ended well; ``clock`` is there while it is held.
+    """
 
     status: str
     reason: str | None = None
     spaces: int | None = None
+    check: Check | None = None
+    clock: ClockHealth | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from typing import Any
 
 import msgspec
@@ -11,16 +12,16 @@ import msgspec
 from whim.errors import WhimError
 from whim.serve import wire
 from whim.serve.http import bodies
+from whim.serve.http.guard import must_reach
 from whim.serve.http.metrics import CONTENT_TYPE
 from whim.serve.http.problems import Failure, Problem, ProblemError, problem_of
 from whim.serve.http.routes import Call, Query, Reply, Route
 from whim.serve.http.service import Service
+from whim.serve.http.turns import SLICE
 from whim.serve.jobs.background import Job
-from whim.serve.state.space import DecisionRequest
 from whim.serve.state.views import Info, arm_views
 
 _json = msgspec.json.encode
-_AT_ONCE = 32  # of a batch, before others have their turn
 _SPACE = "/v1/spaces/{space}"
 _get, _post = (functools.partial(Route, method) for method in ("GET", "POST"))
 
@@ -30,13 +31,15 @@ _get, _post = (functools.partial(Route, method) for method in ("GET", "POST"))
 
 async def list_spaces(service: Service, call: Call) -> bodies.SpaceList:
     """List the spaces."""
-    return bodies.SpaceList([service.engine.info(name) for name in service.engine.names])
+    names = [n for n in service.engine.names if call.key is None or call.key.reaches(n)]
+    return bodies.SpaceList([service.engine.info(name) for name in names])
 
 
 async def create_space(service: Service, call: Call) -> Info:
     """Make a space."""
     fields = {name: getattr(call.body, name) for name in wire.SpaceConfig.__struct_fields__}
     name = call.body.name
+    must_reach(call.key, name)
     await service.create(name, wire.SpaceConfig(**fields))
     return service.engine.info(name)
 
@@ -71,7 +74,10 @@ async def retire_arms(service: Service, call: Call) -> None:
 
 async def show_stats(service: Service, call: Call) -> bodies.StatsView:
     """Counts of a space."""
-    return bodies.StatsView(**service.engine.space(call.params["space"]).state.stats.summary())
+    space = service.engine.space(call.params["space"])
+    summary = space.state.stats.summary()
+    summary["counts"] |= {f"rewards_{name}": n for name, n in space.guard.counts.items()}
+    return bodies.StatsView(**summary)
 
 
 # -- decisions and rewards --------------------------------------------------------------------
@@ -79,24 +85,15 @@ async def show_stats(service: Service, call: Call) -> bodies.StatsView:
 
 async def decide(service: Service, call: Call) -> bytes:
     """Ask what to show. The same decision_id and body give the same answer."""
-    request = service.decide(call.params["space"], call.body)
-    await request.token
-    return request.answer
+    return await service.decided(call.params["space"], call.body)
 
 
 async def decide_many(service: Service, call: Call) -> bytes:
     """Ask for several decisions at once."""
-    name = call.params["space"]
-    service.engine.space(name)
     answers: list[bytes] = []
-    bodies = call.body.decisions
-    for at in range(0, len(bodies), _AT_ONCE):
-        requests = [DecisionRequest.of(body) for body in bodies[at : at + _AT_ONCE]]
-        service.engine.decide_many(name, requests)
-        for one in requests:
-            where = f"$.decisions[{len(answers)}]"
-            answers.append(_json(_failure(one.error, where)) if one.error else one.answer)
-        await asyncio.sleep(0)
+    async for one in service.decide_many(call.params["space"], call.body.decisions):
+        where = f"$.decisions[{len(answers)}]"
+        answers.append(_json(_failure(one.error, where)) if one.error else one.answer)
     await service.commit(service.engine.sync)
     return b'{"answers":[' + b",".join(answers) + b"]}"
 
@@ -115,13 +112,22 @@ async def reward_many(service: Service, call: Call) -> bodies.Results:
     name = call.params["space"]
     service.engine.space(name)
     results: list[bodies.Rewarded | Failure] = []
-    for i, body in enumerate(call.body.rewards):
-        try:
-            results.append(bodies.Rewarded(body.decision_id, service.engine.reward(name, body)))
-        except WhimError as error:
-            results.append(_failure(error, f"$.rewards[{i}]"))
-        if i % _AT_ONCE == _AT_ONCE - 1:
-            await asyncio.sleep(0)
+    waiting = iter(call.body.rewards)
+
+    def take_some() -> bool:
+        """Take rewards for as long as a slice; whether there are more."""
+        until = time.perf_counter() + SLICE
+        for body in waiting:
+            try:
+                results.append(bodies.Rewarded(body.decision_id, service.engine.reward(name, body)))
+            except WhimError as error:
+                results.append(_failure(error, f"$.rewards[{len(results)}]"))
+            if time.perf_counter() > until:
+                return True
+        return False
+
+    while await service.turns.run(take_some):
+        pass
     await service.commit(service.engine.sync)
     return bodies.Results(results)
 
@@ -160,6 +166,7 @@ async def stream_changes(service: Service, call: Call) -> None:
     """Stream changes as they are detected, as server-sent events; Last-Event-ID is honoured."""
     name = call.params["space"]
     service.engine.space(name)
+    service.streams.check()
     since = _last_event(call)
     headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
     await call.send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -172,10 +179,12 @@ async def stream_changes(service: Service, call: Call) -> None:
 
     gone = asyncio.ensure_future(_until_gone(call))
     try:
-        with service.listening(name) as bell:
+        with service.streams.listening(name) as bell:
             await say(": whim\nretry: 1000\n\n")
             while not gone.done() and not service.closing.is_set():
-                if name not in service.engine:
+                if name not in service.engine or not service.keys.still_allows(
+                    call.key, "read", name
+                ):
                     break
                 bell.clear()
                 changes = service.changes_after(name, since)
@@ -220,7 +229,7 @@ async def show_whatif(service: Service, call: Call) -> Job:
     """Progress and result of a what-if."""
     service.engine.space(call.params["space"])
     job = service.job(call.params["job"])
-    if job is None:
+    if job is None or (call.key is not None and not call.key.reaches(job.space)):
         raise ProblemError(404, "not_found", "job must be a what-if that is still stored.")
     return job
 
@@ -229,9 +238,15 @@ async def show_whatif(service: Service, call: Call) -> Job:
 
 
 async def healthz(service: Service, call: Call) -> Reply:
-    """Whether the service works."""
+    """Whether the service works, how far the check of its log is, and whether its clock is held."""
     reason = service.trouble
-    health = bodies.Health("ok") if reason is None else bodies.Health("failed", reason)
+    health = bodies.Health("ok" if reason is None else "failed", reason)
+    if service.ready:
+        check, clock = service.background.check, service.engine.clock.view
+        if check.state != "done":
+            health.check = check
+        if clock.held:
+            health.clock = bodies.ClockHealth(clock.reason, round(clock.ahead, 3))
     return Reply(_json(health), 200 if reason is None else 503)
 
 
@@ -240,16 +255,15 @@ async def readyz(service: Service, call: Call) -> Reply:
     reason = service.trouble
     if reason is not None:
         return Reply(_json(bodies.Health("failed", reason)), 503)
-    if not service.ready or service.closing.is_set():
-        return Reply(
-            _json(bodies.Health("stopping" if service.closing.is_set() else "starting")), 503
-        )
+    stopping = service.draining or service.closing.is_set()
+    if stopping or not service.ready:
+        return Reply(_json(bodies.Health("stopping" if stopping else "starting")), 503)
     return Reply(_json(bodies.Health("ready", spaces=len(service.engine.names))))
 
 
 async def metrics(service: Service, call: Call) -> Reply:
     """Counters for Prometheus."""
-    return Reply(service.metrics.render(), media=CONTENT_TYPE.encode())
+    return Reply(await service.scrape(), media=CONTENT_TYPE.encode())
 
 
 async def openapi(service: Service, call: Call) -> bytes:
@@ -267,14 +281,16 @@ ROUTES: list[Route] = [
     _post(_SPACE + "/rewards", reward, scope="reward", takes=wire.RewardBody, gives=bodies.Rewarded,
           problems=(404,), tag="decisions"),
     _post(_SPACE + "/decisions/batch", decide_many, scope="decide", takes=bodies.Decisions,
-          gives=bodies.Answers, problems=(404,), tag="decisions"),
+          gives=bodies.Answers, problems=(404,), tag="decisions",
+          entries=lambda body: len(body.decisions)),
     _post(_SPACE + "/rewards/batch", reward_many, scope="reward", takes=bodies.Rewards,
-          gives=bodies.Results, problems=(404,), tag="decisions"),
+          gives=bodies.Results, problems=(404,), tag="decisions",
+          entries=lambda body: len(body.rewards)),
     _post(_SPACE + "/decisions/{decision}/activate", activate, scope="decide",
           gives=bodies.Activated, problems=(404,), tag="decisions"),
-    _get("/v1/spaces", list_spaces, gives=bodies.SpaceList, tag="spaces"),
+    _get("/v1/spaces", list_spaces, gives=bodies.SpaceList, tag="spaces", several_spaces=True),
     _post("/v1/spaces", create_space, scope="admin", takes=bodies.NewSpace, gives=Info, status=201,
-          problems=(409,), tag="spaces"),
+          problems=(409,), tag="spaces", several_spaces=True),
     _get(_SPACE, show_space, gives=Info, problems=(404,), tag="spaces"),
     Route("PUT", _SPACE, change_space, scope="admin", takes=wire.SpaceConfig,
           gives=bodies.Rebuilding, status=202, problems=(404, 409), tag="spaces"),
@@ -292,9 +308,9 @@ ROUTES: list[Route] = [
           gives=bodies.Begun, status=202, problems=(404, 429), tag="what if"),
     _get(_SPACE + "/whatif/{job}", show_whatif, gives=Job, problems=(404,), tag="what if"),
     _get("/healthz", healthz, scope=None, gives=bodies.Health, always=True, problems=(503,),
-         tag="operations"),
+         tag="operations", limited=False),
     _get("/readyz", readyz, scope=None, gives=bodies.Health, always=True, problems=(503,),
-         tag="operations"),
+         tag="operations", limited=False),
     _get("/metrics", metrics, gives=str, media="text/plain", tag="operations"),
     _get("/openapi.json", openapi, gives=dict[str, Any], scope=None, always=True, tag="operations"),
 ]  # fmt: skip

@@ -22,6 +22,7 @@ from msgspec import Meta, Struct
 
 from whim.errors import InvalidInputError, WhimError
 from whim.files import write_atomic
+from whim.serve.http.limits import Attempts
 from whim.serve.wire import Name
 
 if sys.platform != "win32":
@@ -37,27 +38,46 @@ class KeysError(WhimError):
 
 
 class Key(Struct, frozen=True):
-    """A key as it is listed: never the token, nor its hash."""
+    """A key as it is listed: never the token, nor its hash.
+
+    It is for ``spaces`` only, for all if there are none, and ends after ``until``, a time in UTC.
+    """
 
     name: Name
     scopes: Annotated[list[Scope], Meta(min_length=1)]
     made: str
     revoked: bool = False
+    spaces: list[Name] = []
+    until: str | None = None
 
     def allows(self, scope: str) -> bool:
         """Whether it may be used for ``scope``; admin covers all."""
         return not self.revoked and (scope in self.scopes or "admin" in self.scopes)
 
+    def reaches(self, space: str) -> bool:
+        """Whether it may be used for a space."""
+        return not self.spaces or space in self.spaces
 
-class _Stored(Struct, frozen=True, forbid_unknown_fields=True):
+    def ended(self, now: float) -> bool:
+        """Whether its time is over; ``now`` in seconds since 1970."""
+        return self.until is not None and _stamp(datetime.fromtimestamp(now, UTC)) > self.until
+
+
+# what has its default is left out: a file without limited keys is as it always was, and an older
+# Whim, which would not keep to them, refuses one with them
+class _Stored(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     name: Name
     scopes: Annotated[list[Scope], Meta(min_length=1)]
     made: str
     revoked: bool
     sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    spaces: list[Name] = []
+    until: Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")] | None = None
 
     def listed(self) -> Key:
-        return Key(self.name, list(self.scopes), self.made, self.revoked)
+        return Key(
+            self.name, list(self.scopes), self.made, self.revoked, list(self.spaces), self.until
+        )
 
 
 class _File(Struct, forbid_unknown_fields=True):
@@ -69,6 +89,26 @@ _Listed = list[Key]
 _Mark = tuple[int, int, int, int]
 
 
+def _stamp(moment: datetime) -> str:
+    """A time in UTC, so that the later one is the greater text."""
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _end(until: str) -> str:
+    """When a key ends: a time, or the end of a day."""
+    try:
+        moment = datetime.fromisoformat(until)
+    except ValueError:
+        raise InvalidInputError(
+            f"until must be a day or a time, as 2027-01-31 or 2027-01-31T12:00:00Z, got {until!r}."
+        ) from None
+    if len(until) <= len("2027-01-31"):
+        moment = moment.replace(hour=23, minute=59, second=59)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return _stamp(moment)
+
+
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -76,13 +116,19 @@ def _hash(token: str) -> str:
 class Keys:
     """The keys of a service, in ``keys.json``; the file is made with the first key."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, path: Path, clock: Callable[[], float] = time.monotonic, *,
+        wall: Callable[[], float] = time.time, wrong: int = 1000,
+    ) -> None:  # fmt: skip
         self.path = path
+        self.attempts = Attempts(wrong, clock)
+        self._wall = wall
         self.problem: str | None = None  # why nothing is accepted, while that is so
         self._clock = clock
         self._next = -float("inf")
         self._mark: _Mark | None = None
         self._by_hash: dict[str, Key] = {}
+        self._reported: tuple[_Mark | None, str | None] = (None, None)
         self._seen = False  # there were keys: a file that goes away must not open anything
 
     # -- for the service ----------------------------------------------------------------------
@@ -94,13 +140,33 @@ class Keys:
         return self._seen or self.problem is not None
 
     def check(self, token: str) -> Key | None:
-        """The key of a token; None if it is unknown or revoked."""
+        """The key of a token; None if it is unknown or revoked, or its time is over."""
         self._refresh()
         if self.problem is not None:
             return None
         # looked up by hash: what its timing reveals is about the hash, which no caller can steer
         key = self._by_hash.get(_hash(token))
-        return None if key is None or key.revoked else key
+        if key is None or key.revoked or (key.until is not None and key.ended(self._wall())):
+            return None
+        return key
+
+    def still_allows(self, key: Key | None, scope: str, space: str) -> bool:
+        """Whether a request that came with ``key`` a while ago, or with none, would pass now."""
+        if not self.any:
+            return True
+        return key is not None and any(
+            now.name == key.name
+            and now.allows(scope)
+            and now.reaches(space)
+            and not now.ended(self._wall())
+            for now in self._by_hash.values()
+        )
+
+    def changed(self) -> bool:
+        """Whether the keys are others than at the last call."""
+        self._refresh()
+        before, self._reported = self._reported, (self._mark, self.problem)
+        return before != self._reported
 
     def _refresh(self) -> None:
         now = self._clock()
@@ -130,29 +196,42 @@ class Keys:
 
     # -- for the operator ---------------------------------------------------------------------
 
-    def make(self, name: str, scopes: Sequence[str]) -> str:
+    def make(
+        self, name: str, scopes: Sequence[str], *, spaces: Sequence[str] = (),
+        until: str | None = None,
+    ) -> str:  # fmt: skip
         """A new key; its token is returned here and nowhere else."""
-        try:
-            msgspec.convert(name, Name)
-        except msgspec.ValidationError:
-            raise InvalidInputError(
-                "name must be 1 to 64 letters, digits, dots, dashes and underscores, and begin "
-                f"with a letter or digit, got {name!r}."
-            ) from None
+        _check_name("name", name)
+        for space in spaces:
+            _check_name("spaces", space)
         wrong = [scope for scope in scopes if scope not in SCOPES]
         if wrong or not scopes or isinstance(scopes, str):
             came = scopes if isinstance(scopes, str) else wrong[0] if wrong else "none"
             raise InvalidInputError(f"scopes must be among {', '.join(SCOPES)}, got {came!r}.")
         token = "whim_" + secrets.token_urlsafe(32)
-        made = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        made = _stamp(datetime.now(UTC))
+        end = None if until is None else _end(until)
+        if end is not None and end < made:
+            raise InvalidInputError(f"until must be in the future, got {until!r}.")
         ordered = [scope for scope in SCOPES if scope in scopes]
         with self._locked():
             kept, _ = self._read()
             if any(k.name == name for k in kept):
                 raise InvalidInputError(f"name must be new, got {name!r} which exists.")
-            new = _Stored(name, ordered, made, False, _hash(token))  # type: ignore[arg-type]
+            limited = [*dict.fromkeys(spaces)]
+            new = _Stored(name, ordered, made, False, _hash(token), limited, end)  # type: ignore[arg-type]
             self._write([*kept, new])
         return token
+
+    def make_first(self, token: str) -> bool:
+        """Make the key ``first`` with a token that is known already, if there is none at all."""
+        with self._locked():
+            kept, _ = self._read()
+            if not kept:
+                self._write(
+                    [_Stored("first", ["admin"], _stamp(datetime.now(UTC)), False, _hash(token))]
+                )
+        return not kept
 
     def revoke(self, name: str) -> None:
         """Revoke a key; its name stays taken."""
@@ -202,7 +281,7 @@ class Keys:
     def _locked(self) -> Iterator[None]:
         """One writer at a time, among processes too."""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = os.open(
                 self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600
             )
@@ -217,6 +296,16 @@ class Keys:
 
 
 _StoredList = list[_Stored]
+
+
+def _check_name(what: str, name: str) -> None:
+    try:
+        msgspec.convert(name, Name)
+    except msgspec.ValidationError:
+        raise InvalidInputError(
+            f"{what} must be 1 to 64 letters, digits, dots, dashes and underscores, and begin "
+            f"with a letter or digit, got {name!r}."
+        ) from None
 
 
 def _marked(status: os.stat_result) -> _Mark:

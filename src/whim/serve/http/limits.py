@@ -58,3 +58,57 @@ class Rates:
         if len(self._full) > self._most:
             self._full.popitem(last=False)
         return 0.0
+
+    def charge(self, caller: str, tokens: int) -> None:
+        """Take more tokens for what was let pass, there or not: the next wait is the longer.
+
+        So a batch of any size passes, and costs what its entries would have cost one by one.
+        """
+        if self._step and tokens > 0:
+            now = self._clock()
+            self._full[caller] = max(self._full.get(caller, now), now) + self._step * tokens
+            self._full.move_to_end(caller)
+            if len(self._full) > self._most:
+                self._full.popitem(last=False)
+
+    def wait(self, caller: str) -> float:
+        """The seconds after which there will be a token; takes none."""
+        now = self._clock()
+        wait = self._full.get(caller, now) - now - self._room
+        return wait if wait > _TINY else 0.0
+
+
+class Attempts:
+    """Wrong keys, by address: after ``per_minute`` of them it must wait, even with a right one.
+
+    Else a right guess among too many would pass. Keys that an address has used before still do, so
+    that nobody behind the same proxy is shut out.
+
+    >>> attempts = Attempts(1, clock=lambda: 0.0)
+    >>> attempts.right("a", "shop"), attempts.wrong("a"), attempts.wrong("a")
+    (0.0, 0.0, 60.0)
+    >>> attempts.right("a", "shop"), attempts.right("a", "other")
+    (0.0, 60.0)
+    """
+
+    def __init__(
+        self, per_minute: int, clock: Callable[[], float] = time.monotonic, most: int = 10_000
+    ) -> None:
+        self._rates = Rates(per_minute / 60, per_minute, clock, most)
+        self._most = most
+        self._used: dict[tuple[str, str], None] = {}
+
+    def right(self, address: str, name: str) -> float:
+        """A right key came: 0.0 if it may pass, or the seconds to wait."""
+        if (address, name) in self._used:
+            return 0.0
+        wait = self._rates.wait(address)
+        if not wait:
+            self._used[address, name] = None
+            if len(self._used) > self._most:
+                del self._used[next(iter(self._used))]
+        return wait
+
+    def wrong(self, address: str) -> float:
+        """A wrong key came: 0.0, or the seconds to wait if there were too many."""
+        return self._rates.take(address)

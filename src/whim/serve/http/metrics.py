@@ -17,9 +17,11 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from whim.serve.state.clock import ClockView
 from whim.serve.wire import RewardState
 
 if TYPE_CHECKING:
+    from whim.serve.http.connections import Connections
     from whim.serve.state.engine import Engine
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -40,15 +42,22 @@ class Metrics(Collector):
         self, engine: Engine | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.engine = engine
+        self.check: Callable[[], float] = lambda: 1.0
+        self.connections: Connections | None = None
         self._clock = clock
         self._snapshot_at = clock()
         self._requests: dict[tuple[str, str, int], list[float]] = {}
         self._lock = threading.Lock()  # any thread may count or read
         self._changes: dict[str, int] = {}
+        self._totals: list[Metric] | None = None
         self._webhooks: dict[str, int] = {"delivered": 0, "failed": 0, "gone": 0}
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
+
+    def add(self, collector: Collector) -> None:
+        """Have what another one collects rendered as well."""
+        self._registry.register(collector)
 
     # -- what happens -------------------------------------------------------------------------
 
@@ -84,9 +93,13 @@ class Metrics(Collector):
 
     # -- what is read -------------------------------------------------------------------------
 
-    def render(self) -> bytes:
-        """Everything, as ``CONTENT_TYPE``."""
-        return generate_latest(self._registry)
+    def render(self, totals: list[Metric] | None = None) -> bytes:
+        """Everything, as ``CONTENT_TYPE``; ``totals`` as they were read before, if given."""
+        self._totals = totals
+        try:
+            return generate_latest(self._registry)
+        finally:
+            self._totals = None
 
     def describe(self) -> list[Metric]:
         """Nothing: names are known at a scrape."""
@@ -95,8 +108,11 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """The metrics of a scrape."""
         if self.engine is not None:
+            yield from self.totals() if self._totals is None else self._totals
             yield from self._of_spaces(self.engine)
             yield from self._of_the_log(self.engine)
+        if self.connections is not None:
+            yield from _of_connections(self.connections)
         yield self._of_requests()
         webhooks = CounterMetricFamily(
             "whim_webhooks_total", "Attempts to deliver a change.", labels=["outcome"]
@@ -107,7 +123,11 @@ class Metrics(Collector):
             webhooks.add_metric([outcome], count)
         yield webhooks
 
-    def _of_spaces(self, engine: Engine) -> list[Metric]:
+    def totals(self) -> list[Metric]:
+        """Counts of spaces, which are never lower than before.
+
+        Some of them may not be committed yet, and would be lost by a crash.
+        """
         by_space = ["space"]
         decisions = CounterMetricFamily(
             "whim_decisions_total", "Decisions made.", labels=["space", "mode"]
@@ -115,29 +135,43 @@ class Metrics(Collector):
         rewards = CounterMetricFamily(
             "whim_rewards_total", "Rewards that came.", labels=["space", "state"]
         )
+        steps = CounterMetricFamily("whim_steps_total", "Rewards learnt from.", labels=by_space)
+        spaces = {} if self.engine is None else self.engine.totals
+        for name, counts in spaces.items():
+            label = _label(name)
+            for mode in _MODES:
+                decisions.add_metric([label, mode], counts.get(f"decisions_{mode}", 0))
+            for reward_state in RewardState:
+                rewards.add_metric([label, reward_state], counts.get(f"rewards_{reward_state}", 0))
+            steps.add_metric([label], counts["steps"])
+        return [decisions, rewards, steps]
+
+    def _of_spaces(self, engine: Engine) -> list[Metric]:
+        by_space = ["space"]
+        guarded = CounterMetricFamily(
+            "whim_rewards_guarded_total",
+            "Rewards refused or clipped by the range, or not logged, since the start.",
+            labels=["space", "outcome"],
+        )
         changes = CounterMetricFamily(
             "whim_changes_total", "Changes of interest detected since the start.", labels=by_space
         )
-        steps = CounterMetricFamily("whim_steps_total", "Rewards learnt from.", labels=by_space)
         waiting = GaugeMetricFamily(
             "whim_waiting", "Decisions whose reward may still come.", labels=by_space
         )
         arms = GaugeMetricFamily("whim_arms", "Arms that may be chosen.", labels=by_space)
         for name, space in list(engine.spaces.items()):
             state, label = space.state, _label(name)
-            counts = state.stats.counts
-            for mode in _MODES:
-                decisions.add_metric([label, mode], counts.get(f"decisions_{mode}", 0))
-            for reward_state in RewardState:
-                rewards.add_metric([label, reward_state], counts.get(f"rewards_{reward_state}", 0))
+            for outcome, count in space.guard.counts.items():
+                guarded.add_metric([label, outcome], count)
             changes.add_metric([label], self._changes.get(name, 0))
-            steps.add_metric([label], state.policy.step)
             waiting.add_metric([label], len(state.pending))
             arms.add_metric([label], len(state.policy.arms))
-        return [decisions, rewards, changes, steps, waiting, arms]
+        return [guarded, changes, waiting, arms]
 
     def _of_the_log(self, engine: Engine) -> list[Metric]:
-        rows = CounterMetricFamily("whim_log_rows_total", "Rows of the log.", value=engine.seq)
+        committed = engine.store.committed
+        rows = CounterMetricFamily("whim_log_rows_total", "Rows of the log.", value=committed)
         failed = GaugeMetricFamily(
             "whim_store_failed",
             "1 if the log cannot be written and nothing more is accepted.",
@@ -148,7 +182,15 @@ class Metrics(Collector):
             "Since a snapshot was last written, or since the start.",
             value=self._clock() - self._snapshot_at,
         )
-        return [rows, failed, age]
+        queued = GaugeMetricFamily(
+            "whim_queue_bytes", "Rows that wait to be written.", value=engine.store.queued_bytes
+        )
+        checked = GaugeMetricFamily(
+            "whim_log_check_progress",
+            "Share of the log whose rows were checked since the start; 1 when all were.",
+            value=self.check(),
+        )
+        return [rows, failed, age, queued, checked, *_of_the_clock(engine.clock.view)]
 
     def _of_requests(self) -> Metric:
         family = HistogramMetricFamily(
@@ -161,6 +203,31 @@ class Metrics(Collector):
                 buckets.append((bound, total))
             family.add_metric([_label(route), method, str(status)], buckets, series[-1])
         return family
+
+
+def _of_the_clock(clock: ClockView) -> list[Metric]:
+    held = GaugeMetricFamily(
+        "whim_clock_held", "1 while the clock does not follow the system's.", value=clock.held
+    )
+    ahead = GaugeMetricFamily(
+        "whim_clock_ahead_seconds",
+        "The clock's seconds ahead of the system's; behind if negative.",
+        value=clock.ahead,
+    )
+    jumps = CounterMetricFamily(
+        "whim_clock_jumps_total", "Jumps of the system's clock that were held.", value=clock.jumps
+    )
+    return [held, ahead, jumps]
+
+
+def _of_connections(connections: Connections) -> list[Metric]:
+    ended = CounterMetricFamily(
+        "whim_connections_ended_total", "Connections closed by a limit.", labels=["reason"]
+    )
+    ended.add_metric(["too_many"], connections.refused)
+    ended.add_metric(["too_slow"], connections.timed_out)
+    now = GaugeMetricFamily("whim_connections", "Open now.", value=len(connections.open))
+    return [now, ended]
 
 
 def _label(text: str) -> str:

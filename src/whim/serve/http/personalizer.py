@@ -1,7 +1,7 @@
 """The paths and bodies of the retired Personalizer service, so that its clients still work.
 
 Features come as lists of objects; they are flattened to names like ``user.age`` and hashed. The
-space is made when the first request comes.
+space is made when the first decision is asked for.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from whim.serve.http.problems import ProblemError
 from whim.serve.http.routes import Call, Route
 from whim.serve.http.service import Service
 from whim.serve.starter import personalizer_config
-from whim.serve.state.space import ConflictError, probability
+from whim.serve.state.drawing import probabilities
+from whim.serve.state.space import ConflictError
 
 _DEEPEST = 16
-_Id = Annotated[str, Meta(min_length=1, max_length=128)]
+_Id = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class Action(Struct, forbid_unknown_fields=True):
@@ -87,8 +88,9 @@ def flat(features: list[dict[str, Any]] | None, path: str) -> dict[str, Any]:
 
 
 async def _space(service: Service) -> str:
+    """The space; it is made for the first decision, and not again after it was retired."""
     name = service.settings.personalizer_space
-    if name not in service.engine:
+    if name not in service.engine and not service.engine.was_retired(name):
         with contextlib.suppress(ConflictError):  # another request has just made it
             await service.create(name, personalizer_config())
     return name
@@ -126,16 +128,16 @@ async def rank(service: Service, call: Call) -> RankResponse:
     space = service.engine.space(name)
     if not space.state.items.size:  # a space of the user's own may have none
         decision.candidates = [a.id for a in offered]
-    request = service.decide(name, decision)
     try:
-        await request.token
+        raw = await service.decided(name, decision)
     except (ConflictError, InvalidInputError) as error:
         raise type(error)(_renamed(str(error), places)) from None
-    answer = msgspec.json.decode(request.answer, type=wire.Answer)
-    wanted, n = [a.id for a in offered].index(str(answer.ranking[0].arm)), len(offered)
-    ranking = [
-        RankedAction(a.id, probability(space.config, i, wanted, n)) for i, a in enumerate(offered)
-    ]
+    answer = msgspec.json.decode(raw, type=wire.Answer)
+    ids = [a.id for a in offered]
+    wanted, shown = ids.index(str(answer.ranking[0].arm)), ids.index(str(answer.arm))
+    draws = space.state.policy.randomised
+    p = probabilities(space.config, wanted, len(ids), shown, answer.probability, draws)
+    ranking = [RankedAction(arm, chance) for arm, chance in zip(ids, p, strict=True)]
     ranking.sort(key=lambda r: r.id != answer.arm)
     ranking += [RankedAction(a.id, 0.0) for a in body.actions if a.id in out]
     return RankResponse(ranking, answer.decision_id, str(answer.arm))
@@ -144,22 +146,22 @@ async def rank(service: Service, call: Call) -> RankResponse:
 async def reward(service: Service, call: Call) -> None:
     """Reward an event, as the retired service did."""
     body = wire.RewardBody(decision_id=call.params["event"], value=call.body.value)
-    name = await _space(service)
+    name = service.settings.personalizer_space
     await service.commit(lambda t: service.engine.reward(name, body, t))
 
 
 async def activate(service: Service, call: Call) -> None:
     """Activate an event, as the retired service did."""
-    name = await _space(service)
+    name = service.settings.personalizer_space
     await service.commit(lambda t: service.engine.activate(name, call.params["event"], t))
 
 
 _BASE = "/personalizer/v1.0"
 ROUTES: list[Route] = [
     Route("POST", _BASE + "/rank", rank, scope="decide", takes=RankRequest, gives=RankResponse,
-          status=201, problems=(409,), tag="personalizer"),
+          status=201, problems=(404, 409), tag="personalizer"),
     Route("POST", _BASE + "/events/{event}/reward", reward, scope="reward", takes=RewardRequest,
           status=204, problems=(404,), tag="personalizer"),
-    Route("POST", _BASE + "/events/{event}/activate", activate, scope="reward", status=204,
+    Route("POST", _BASE + "/events/{event}/activate", activate, scope="decide", status=204,
           problems=(404,), tag="personalizer"),
 ]  # fmt: skip

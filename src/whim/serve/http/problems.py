@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from whim.errors import WhimError
 from whim.serve.log.reader import StoreError
+from whim.serve.log.store import QueueFullError
+from whim.serve.state.limits import FullError, LimitError
 from whim.serve.state.recovery import BusyError
 from whim.serve.state.space import ConflictError, NotFoundError
 
@@ -48,6 +50,9 @@ _BY_TYPE: tuple[tuple[type[Exception], int, str], ...] = (
     (NotFoundError, 404, "not_found"),
     (ConflictError, 409, "conflict"),
     (BusyError, 409, "busy"),
+    (QueueFullError, 503, "queue_full"),
+    (FullError, 429, "busy"),
+    (LimitError, 422, "limit"),
     (StoreError, 503, "store_failed"),
     (WhimError, 422, "invalid"),
 )
@@ -69,5 +74,6 @@ def problem_of(error: Exception) -> ProblemError | None:
     for kind, status, code in _BY_TYPE:
         if isinstance(error, kind):
             first = _FIRST.match(text)
-            return ProblemError(status, code, text, first.group(1) if first else None)
+            wait = {"retry_after": "1"} if status == 429 or kind is QueueFullError else {}
+            return ProblemError(status, code, text, first.group(1) if first else None, **wait)
     return None

@@ -7,16 +7,19 @@ errors, metrics.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from whim.serve.http.guard import admit
+from whim.serve.http.guard import admit, charge, must_reach
 from whim.serve.http.problems import Failure, ProblemError, problem_of
+from whim.serve.http.turns import LARGE
 
 if TYPE_CHECKING:
     from whim.serve.http.keys import Key
@@ -52,6 +55,9 @@ class Route(msgspec.Struct, frozen=True):
     problems: tuple[int, ...] = ()
     always: bool = False  # answers even before the log is read or after it failed
     tag: str = "whim"
+    limited: bool = True  # by the rate of its caller
+    entries: Callable[[Any], int] | None = None  # of a batch's body: each costs as one request
+    several_spaces: bool = False  # its handler keeps to those that the key is for
 
 
 class Call(msgspec.Struct):
@@ -105,17 +111,12 @@ class Endpoint:
                 known = ", ".join(self.methods)
                 said = f"method must be one of {known}, got {method}."
                 raise ProblemError(405, "method", said, allow=known)
-            headers = dict(scope["headers"])
-            key = admit(service, scope, route.scope, headers)
-            if not route.always:
-                service.must_be_ready(reading=method in ("GET", "HEAD"))
-            body = None
-            if route.takes is not None:
-                raw = await read(headers, receive, service.settings.max_body)
-                body = self._decoders[method].decode(raw)
-            query = _numbers(scope, route.query) if route.query else {}
-            call = Call(scope, receive, send, scope["path_params"], body, key, query)
-            result = await route.handler(service, call)
+            result = await self._handled(service, route, scope, receive, send)
+        except asyncio.CancelledError:
+            if not service.closing.is_set():
+                raise
+            # the time to finish what was accepted is over
+            reply = failure(ProblemError(503, "stopping", "the service stops; try again soon."))
         except Exception as error:
             reply = self._failed(service, error, scope)
         else:
@@ -132,10 +133,40 @@ class Endpoint:
         path = route.path if route is not None else next(iter(self.routes.values())).path
         service.metrics.request(path, method, reply.status, time.perf_counter() - began)
 
+    async def _handled(
+        self, service: Service, route: Route, scope: Scope, receive: Receive, send: Send
+    ) -> Any:
+        """What the handler of a request that may pass returns."""
+        headers, params, method = dict(scope["headers"]), scope["path_params"], scope["method"]
+        key = admit(service, scope, route.scope, headers, limited=route.limited)
+        if key is not None and key.spaces and not route.several_spaces:
+            alone = service.settings.personalizer_space if route.tag == "personalizer" else None
+            must_reach(key, params.get("space", alone))
+        if not route.always:
+            service.must_be_ready(reading=method in ("GET", "HEAD"))
+        query = _numbers(scope, route.query) if route.query else {}
+        call = Call(scope, receive, send, params, None, key, query)
+        if route.takes is None:
+            return await route.handler(service, call)
+        raw = await read(headers, receive, service.settings.max_body, service.buffers)
+        decode = self._decoders[method].decode
+        if len(raw) <= LARGE:
+            call.body = decode(raw)
+            if route.entries is not None:
+                charge(service, scope, key, route.entries(call.body))
+            return await route.handler(service, call)
+        with service.buffers.holding(len(raw)):  # until its turn has come
+            async with service.turns.large:
+                call.body = await service.turns.run(lambda: decode(raw))
+                if route.entries is not None:
+                    charge(service, scope, key, route.entries(call.body))
+                return await route.handler(service, call)
+
     def _failed(self, service: Service, error: Exception, scope: Scope) -> Reply:
         problem = problem_of(error)
         if problem is None:
-            service.log.error("fault", path=scope["path"], exc_info=error)
+            where = {"path": scope["path"], "request_id": scope.get("request_id")}
+            service.log.error("fault", **where, exc_info=error)
             problem = ProblemError(500, "fault", "a fault of the service; its log has the details.")
         return failure(problem)
 
@@ -158,7 +189,36 @@ async def answer(send: Send, reply: Reply, *, head: bool = False) -> None:
         pass  # the caller has disconnected
 
 
-async def read(headers: dict[bytes, bytes], receive: Receive, most: int) -> bytes:
+class Buffers:
+    """Bytes of bodies on their way, or large and waiting for their turn; at most ``most``."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._used = most, 0
+
+    def add(self, size: int) -> None:
+        """Count some more, or refuse."""
+        if self._used + size > self._most:
+            raise ProblemError(
+                503, "busy", f"at most {self._most} bytes of bodies may be on their way.",
+                retry_after="1", connection="close",
+            )  # fmt: skip
+        self._used += size
+
+    def free(self, size: int) -> None:
+        """They are whole, or given up."""
+        self._used -= size
+
+    @contextlib.contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Count so many for a while."""
+        self.add(size)
+        try:
+            yield
+        finally:
+            self.free(size)
+
+
+async def read(headers: dict[bytes, bytes], receive: Receive, most: int, buffers: Buffers) -> bytes:
     """The body, refused as soon as it is known to be too long."""
     length = headers.get(b"content-length", b"")
     if length.isdigit() and int(length) > most:
@@ -166,11 +226,17 @@ async def read(headers: dict[bytes, bytes], receive: Receive, most: int) -> byte
     message = await receive()
     body: bytes = message.get("body", b"")
     if message.get("more_body"):
-        parts, size = [body], len(body)
-        while message.get("more_body") and size <= most:
-            message = await receive()
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
+        parts, size = [body], 0
+        try:
+            while True:
+                buffers.add(len(parts[-1]))
+                size += len(parts[-1])
+                if not message.get("more_body") or size > most:
+                    break
+                message = await receive()
+                parts.append(message.get("body", b""))
+        finally:
+            buffers.free(size)
         body = b"".join(parts)
     if message["type"] == "http.disconnect":
         raise ProblemError(400, "cut_short", "the body must be complete.")

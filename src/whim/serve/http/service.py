@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
+import functools
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
+
+from prometheus_client.core import Metric
 
 from whim.errors import WhimError
 from whim.serve import wire
@@ -15,20 +19,29 @@ from whim.serve.http.keys import Keys
 from whim.serve.http.limits import Rates
 from whim.serve.http.metrics import Metrics
 from whim.serve.http.problems import ProblemError
+from whim.serve.http.routes import Buffers
+from whim.serve.http.runtime_metrics import RuntimeMetrics
+from whim.serve.http.streams import Streams
+from whim.serve.http.turns import SLICE, Turns
 from whim.serve.jobs.background import Background, Job
 from whim.serve.jobs.webhooks import Webhooks
 from whim.serve.log.reader import StoreError
-from whim.serve.log.store import Commit
+from whim.serve.log.store import Commit, CommitLimits
 from whim.serve.logging import get as get_log
 from whim.serve.settings import Settings, is_loopback
 from whim.serve.starter import DEMO, demo_config, personalizer_config
 from whim.serve.state.engine import Engine
+from whim.serve.state.limits import Limits
 from whim.serve.state.policy import build
+from whim.serve.state.served import ServedChanges
 from whim.serve.state.space import DecisionRequest
 
 _TICK = 0.25  # seconds: the longest that an ended waiting stays open
+_LAG_SECONDS = 0.1  # between looks at how late the event loop is
 _AT_ONCE = 100  # waitings that are ended before others have their turn
+_DECISIONS = 32  # of a batch, before others have their turn
 _WHATIFS = 4  # that may wait
+_SCRAPE_SECONDS = 1.0  # after which metrics are shown with the totals of the scrape before
 
 
 class Service:
@@ -40,9 +53,14 @@ class Service:
         self.loopback = is_loopback(settings.host)
         self.last_host = ""
         self.log = get_log("whim")
-        self.keys = Keys(self.data / "keys.json")
+        self.keys = Keys(self.data / "keys.json", wrong=settings.wrong_keys)
         self.rates = Rates(settings.rate, settings.burst) if settings.rate else None
         self.metrics = Metrics()
+        self._runtime = RuntimeMetrics(self)
+        self.metrics.add(self._runtime)
+        self.turns = Turns()
+        self._growing = asyncio.Lock()
+        self.buffers = Buffers(settings.max_buffered)
         self.engine: Engine
         self.background: Background
         self.document = b""  # OpenAPI, set by the application
@@ -50,11 +68,14 @@ class Service:
         self.problem: Exception | None = None
         self.opened = asyncio.Event()
         self.closing = asyncio.Event()
+        self.draining = False  # others should send no more, and what comes is still answered
         self._clock = clock
-        self._bells: dict[str, set[asyncio.Event]] = {}
+        self.streams = Streams(settings.max_connections // 2)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._requests: list[tuple[str, DecisionRequest]] = []
+        self._requests: collections.deque[tuple[str, DecisionRequest]] = collections.deque()
         self._hooks: Webhooks | None = None
+        self._safe_totals: list[Metric] = []  # of the last scrape
+        self._one_scrape = asyncio.Lock()  # so that none shows less than one before it
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -62,6 +83,7 @@ class Service:
         """Begin to read the log; ``opened`` is set when that has ended, even by an error."""
         self._loop = asyncio.get_running_loop()
         self._spawn(self._open())
+        self._spawn(self._watch_lag())
 
     async def _open(self) -> None:
         began = time.perf_counter()
@@ -83,15 +105,18 @@ class Service:
 
     async def _open_engine(self) -> None:
         self.engine = engine = await asyncio.to_thread(
-            Engine, self.data, on_commit=self._on_commit, clock=self._clock
-        )
+            Engine, self.data, on_commit=self._on_commit, clock=self._clock,
+            clock_jump=self.settings.clock_jump_seconds,
+            commits=CommitLimits(self.settings.commit_seconds, self.settings.queue_bytes),
+            limits=Limits.of(self.settings),
+        )  # fmt: skip
         engine.store.attach(self._loop)
         self._had_rows = engine.seq > 0
         self.background = Background(
             engine, self.data, commit=self.commit, spawn=self._spawn,
             on_snapshot=self.metrics.snapshot,
         )  # fmt: skip
-        self.metrics.engine = engine
+        self.metrics.engine, self.metrics.check = engine, self._check_progress
         # compiled before anybody is served: inside a request it would take too long
         configs = [engine.info(name).config for name in engine.names]
         if self.settings.demo and not engine.made:
@@ -102,8 +127,9 @@ class Service:
             await self.background.compile(config, serving=False)
         if self.settings.demo and not engine.made:
             await self.commit(lambda token: engine.create(DEMO, demo_config(), token))
+        served = ServedChanges(engine.store)
         self._hooks = Webhooks(
-            self.settings, self.data, self.changes_after, lambda: engine.names, self.metrics.webhook
+            self.settings, self.data, served.after, lambda: served.names, self.metrics.webhook
         )
 
     def _start_background(self) -> None:
@@ -139,9 +165,12 @@ class Service:
     def end_streams(self) -> None:
         """Let listeners go, so that a shutdown need not wait for them."""
         self.closing.set()
-        for bells in self._bells.values():
-            for bell in bells:
-                bell.set()
+        self.streams.ring_all()
+
+    def give_up(self) -> None:
+        """Answer those who wait for a commit that does not end: the service does."""
+        if hasattr(self, "engine"):
+            self.engine.store.abandon("the service stopped before a commit had ended")
 
     def must_be_ready(self, reading: bool = False) -> None:
         """Refuse while the log is read, and after it failed; reading goes on then."""
@@ -161,6 +190,9 @@ class Service:
         if self.ready and self.engine.failed is not None:
             return str(self.engine.failed)
         return None
+
+    def _check_progress(self) -> float:
+        return self.background.check.progress
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -186,10 +218,15 @@ class Service:
         return request
 
     def _decide(self) -> None:
-        requests, self._requests = self._requests, []
-        by_space: dict[str, list[DecisionRequest]] = {}
-        for name, one in requests:
+        """Decide what arrived, of large requests as much as fits a slice, and the rest later."""
+        requests, by_space = self._requests, dict[str, list[DecisionRequest]]()
+        left = SLICE * 1e6
+        while requests and left > 0:
+            name, one = requests.popleft()
             by_space.setdefault(name, []).append(one)
+            left -= self._work(name, one.body)
+        if requests:
+            self._loop.call_soon(self._decide)
         for name, some in by_space.items():
             try:
                 self.engine.decide_many(name, some)
@@ -201,6 +238,65 @@ class Service:
                     one.token.set_exception(one.error)
         self.engine.store.send()  # not at the end of the turn: it is ready now
 
+    async def decided(self, name: str, body: wire.DecisionBody) -> bytes:
+        """The answer to a decision, once it is safe."""
+        if self.needs_room(name, body):
+            async with self.room(name, [body]):
+                request = self.decide(name, body)
+                await request.token
+        else:
+            request = self.decide(name, body)
+            await request.token
+        return request.answer
+
+    def _work(self, name: str, body: wire.DecisionBody) -> float:
+        space = self.engine.spaces.get(name)
+        return 0.0 if space is None else space.work(body)
+
+    def needs_room(self, name: str, body: wire.DecisionBody) -> bool:
+        """Whether a decision must be made inside of ``room``."""
+        space = self.engine.spaces.get(name)
+        return space is not None and space.needs_room(body)
+
+    @contextlib.asynccontextmanager
+    async def room(self, name: str, bodies: list[wire.DecisionBody]) -> AsyncIterator[None]:
+        """Have memory for the new arms of decisions, which it takes a while to get.
+
+        One at a time: else two would be given the same memory, and one of them had none.
+        """
+        space = self.engine.space(name)
+        if not space.brings_new(bodies):
+            yield
+            return
+        async with self._growing:
+            while not await self.turns.run(functools.partial(space.make_room, bodies, SLICE)):
+                pass
+            yield
+
+    async def decide_many(
+        self, name: str, bodies: list[wire.DecisionBody]
+    ) -> AsyncIterator[DecisionRequest]:
+        """Have a batch of decisions made, slice by slice; they are safe after another commit."""
+        self.engine.space(name).check_batch(bodies)
+
+        def decide(some: list[wire.DecisionBody]) -> list[DecisionRequest]:
+            requests = [DecisionRequest.of(body) for body in some]
+            self.engine.decide_many(name, requests)
+            return requests
+
+        at = 0
+        while at < len(bodies):
+            begun, left = at, SLICE * 1e6
+            while at < len(bodies) and left > 0 and at - begun < _DECISIONS:
+                left -= self._work(name, bodies[at])
+                at += 1
+            some = bodies[begun:at]
+            heavy = any(self.needs_room(name, body) for body in some)
+            async with self.room(name, some) if heavy else contextlib.nullcontext():
+                requests = await self.turns.run(functools.partial(decide, some))
+            for one in requests:
+                yield one
+
     def token(self) -> asyncio.Future[None]:
         """Given with an engine's call, it is done when the row is safe."""
         return self._loop.create_future()
@@ -211,6 +307,16 @@ class Service:
         result = act(token)
         await token
         return result
+
+    async def scrape(self) -> bytes:
+        """The metrics; totals of which a crash could lose a part are not shown yet."""
+        async with self._one_scrape:
+            totals, token = self.metrics.totals(), self.token()
+            self.engine.sync(token)
+            with contextlib.suppress(StoreError, TimeoutError):
+                await asyncio.wait_for(token, _SCRAPE_SECONDS)
+                self._safe_totals = totals
+            return self.metrics.render(self._safe_totals)
 
     def _on_commit(self, commit: Commit) -> None:
         """Let those who wait for these rows be answered, and report changes."""
@@ -227,8 +333,7 @@ class Service:
             self.log.info("change", space=name, arm=change.event.arm, plays=change.event.plays)
             changed.add(name)
         for name in changed:
-            for bell in self._bells.get(name, ()):
-                bell.set()
+            self.streams.ring(name)
             if self._hooks is not None:
                 self._hooks.wake(name)
 
@@ -236,23 +341,29 @@ class Service:
         """Changes of a space after row ``since``; none of one that is not there."""
         return self.engine.changes(name, since, most) if name in self.engine else []
 
-    @contextlib.contextmanager
-    def listening(self, name: str) -> Iterator[asyncio.Event]:
-        """A bell that rings when a space reports a change, or when the service ends."""
-        bell = asyncio.Event()
-        bells = self._bells.setdefault(name, set())
-        bells.add(bell)
-        try:
-            yield bell
-        finally:
-            bells.discard(bell)
-            if not bells:
-                self._bells.pop(name, None)
+    def webhook_lags(self) -> dict[str, float]:
+        """By host, the age in seconds of the oldest change that is not delivered yet."""
+        return {} if self._hooks is None else self._hooks.lags()
+
+    async def _watch_lag(self) -> None:
+        """Measure how late the event loop is: what runs too long makes everybody wait."""
+        while True:
+            due = self._loop.time() + _LAG_SECONDS
+            await asyncio.sleep(_LAG_SECONDS)
+            self._runtime.loop_lag.add(max(0.0, self._loop.time() - due))
 
     async def _tick(self) -> None:
-        said = False
+        said = held = False
         while True:
+            if self.keys.changed():  # those whose key was revoked must not listen on
+                self.streams.ring_all()
             due = self.engine.tick(most=_AT_ONCE)
+            clock = self.engine.clock.view
+            if clock.held != held:
+                held = clock.held
+                say = self.log.warning if held else self.log.info
+                words = "the clock is held" if held else "the clock follows the system's again"
+                say(words, reason=clock.reason, ahead_seconds=round(clock.ahead, 3))
             if self.engine.failed is not None and not said:
                 self.log.error("nothing more is accepted", reason=str(self.engine.failed))
                 said = True

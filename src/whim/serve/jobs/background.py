@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from whim.errors import WhimError
-from whim.serve.jobs.worker import Task, Worker, WorkerError, join_state
+from whim.serve.jobs.worker import Task, Worker, WorkerDiedError, WorkerError, join_state
 from whim.serve.log.rows import ConfigRow
 from whim.serve.logging import get as get_log
 from whim.serve.state.engine import Engine
@@ -23,6 +23,8 @@ from whim.serve.state.space_state import SpaceState
 from whim.serve.wire import SpaceConfig
 
 _TRIM_SECONDS = 3600.0  # from one look for rows that are too old to the next
+_TRIM_SOON = 1.0  # the same, while there is more to do, or after a look in vain
+_ATTEMPTS = 5  # at a task whose worker dies; a second before the next, then two, four, eight
 _JOBS = 20  # what-ifs that are remembered
 _LONG_COMPILE = 2.0  # seconds after which it is said
 
@@ -43,6 +45,17 @@ class Job(msgspec.Struct):
     progress: float = 0.0
     result: Any = None
     error: str | None = None
+    space: str = ""
+
+
+class Check(msgspec.Struct):
+    """How far the check of the whole log is: ``running``, ``done``, ``damaged`` or ``broken off``.
+
+    One that was broken off, because its worker died again and again, is begun at the next start.
+    """
+
+    state: str = "running"
+    progress: float = 0.0
 
 
 class Background:
@@ -70,6 +83,7 @@ class Background:
         self._compiled: set[tuple[object, ...]] = set()
         self._said_compiling = False
         self.jobs: dict[str, Job] = {}
+        self.check = Check("done", 1.0)  # there is nothing to check in a new log
 
     async def close(self) -> None:
         """End the worker."""
@@ -84,6 +98,19 @@ class Background:
             return await worker.run(task, progress)
         finally:
             await worker.close()
+
+    async def _run_until_done(
+        self, task: Task, progress: Callable[[float], None] | None = None
+    ) -> tuple[Any, list[bytes]]:
+        """The same, again if the worker dies: it may have been killed for want of memory."""
+        for attempt in range(1, _ATTEMPTS):
+            try:
+                return await self._run_alone(task, progress)
+            except WorkerDiedError:
+                wait = 2.0 ** (attempt - 1)
+                self._log.warning("a worker died", task=task.do, attempt=attempt, again_in=wait)
+                await asyncio.sleep(wait)
+        return await self._run_alone(task, progress)
 
     # -- compiling ----------------------------------------------------------------------------
 
@@ -140,12 +167,19 @@ class Background:
             self._on_snapshot(name)
 
     async def verify(self) -> None:
-        """Check the whole database once; one that is damaged takes nothing more."""
+        """Check the whole log once; one that is damaged takes nothing more."""
+        check = self.check = Check()
+
+        def progress(share: float) -> None:
+            check.progress = share
+
         try:
-            problem, _ = await self._run_alone(Task("verify"))
+            problem, _ = await self._run_until_done(Task("verify"), progress)
         except WorkerError as error:
+            check.state = "broken off"
             self._log.warning("not verified", reason=str(error))
             return
+        check.state, check.progress = "done" if problem is None else "damaged", 1.0
         if problem is not None:
             self._engine.fail(f"log.db must be sound: {problem}.")
             self._log.error("the log is damaged", reason=problem)
@@ -155,14 +189,19 @@ class Background:
         while True:
             before = self._engine.now() - round(days * 86_400e6)
             task = Task("trim", before=before, given_up=self._engine.given_up)
+            soon = False
             try:
                 done, _ = await self._worker.run(task)
+                soon = done["more"] or bool(done["waits_for"])
+                if done["rows"]:
+                    self._log.info("trimmed", rows=done["rows"])
+                if done["waits_for"]:  # its rows are being read: wait until that has ended
+                    async with self._one_rebuild:
+                        pass
             except WorkerError as error:
                 self._log.warning("not trimmed", reason=str(error))
-                done = {"rows": 0, "more": False}
-            if done["rows"]:
-                self._log.info("trimmed", rows=done["rows"])
-            await asyncio.sleep(1.0 if done["more"] else _TRIM_SECONDS)
+                soon = isinstance(error, WorkerDiedError)
+            await asyncio.sleep(_TRIM_SOON if soon else _TRIM_SECONDS)
 
     # -- rebuilds -----------------------------------------------------------------------------
 
@@ -180,7 +219,7 @@ class Background:
         number, wanted = engine.wanted(name)
         try:
             await self._commit(engine.sync)
-            packed, parts = await self._run_alone(Task("rebuild", number, wanted))
+            packed, parts = await self._run_until_done(Task("rebuild", number, wanted))
             state = await asyncio.to_thread(SpaceState.from_bytes, *join_state(parts))
             await self.compile(state.config)
             packed += await asyncio.to_thread(engine.catch_up, state, number)
@@ -202,7 +241,7 @@ class Background:
 
     def whatif(self, name: str, config: SpaceConfig) -> str:
         """Begin to replay a space's log under another configuration; the job's id."""
-        key, job = uuid.uuid4().hex, Job()
+        key, job = uuid.uuid4().hex, Job(space=name)
         self.jobs[key] = job
         for old in list(self.jobs)[:-_JOBS]:
             del self.jobs[old]

@@ -22,11 +22,13 @@ from whim.checks import choice
 from whim.errors import LogFileError
 from whim.logs import Writer
 from whim.serve.jobs.history import Decision, History, Progress
-from whim.serve.state.space import probability
+from whim.serve.state.drawing import probabilities
+from whim.serve.state.policy import draws
 from whim.serve.state.stats import MICRO
 
 _BATCH = 20_000  # rows of Parquet at a time
 _UNFIT = "does not fit the features that the space has now"
+_UNLOGGED = "was drawn by the policy with a probability that was not logged then"
 _json = msgspec.json.Encoder().encode
 
 
@@ -86,6 +88,7 @@ class _Job(NamedTuple):
 def _to_log(job: _Job, decisions: Iterator[Decision]) -> int:
     """The log for ``whim replay``: decisions that were learnt from, in order, with propensities.
 
+    Draws of a policy whose probability an earlier version did not log are left out and counted.
     Contexts are vectors as the space makes them now; a space without contexts has a constant 1.
     Where candidates have features, an item of the log is an arm with those that it came with
     last, so that other features make another item of the same arm. Times are whole seconds.
@@ -107,6 +110,9 @@ def _to_log(job: _Job, decisions: Iterator[Decision]) -> int:
     ) as writer:  # fmt: skip
         for d in decisions:
             assert d.x is not None
+            if _unlogged(d):
+                job.left[_UNLOGGED] += 1
+                continue
             ids = d.body.arms
             writer.event(
                 time=d.row.at // MICRO, x=d.x if history.context.size else nothing, arms=ids,
@@ -117,6 +123,11 @@ def _to_log(job: _Job, decisions: Iterator[Decision]) -> int:
             writer.drop(reason, count)
         job.check(writer.n_events)
         return writer.n_events
+
+
+def _unlogged(d: Decision) -> bool:
+    """Whether the logged probability leaves out that the policy drew."""
+    return d.body.drawn is None and draws(d.config)
 
 
 # -- dsjson -----------------------------------------------------------------------------------
@@ -150,8 +161,8 @@ def _line(history: History, space: str, d: Decision) -> dict[str, Any]:
     row, body = d.row, d.body
     n, place = len(body.arms), body.place
     order = [place, *(i for i in range(n) if i != place)]
-    p = [probability(d.config, i, body.wanted, n) for i in range(n)]
-    p[place] = body.probability
+    draws = body.drawn is not None
+    p = probabilities(d.config, body.wanted, n, place, body.probability, draws)
     reward = d.reward or 0.0
     about: dict[str, Any] = {}
     assert d.x is not None
@@ -253,9 +264,9 @@ def _record(history: History, d: Decision) -> tuple[Any, ...]:
     if history.items.size:
         record.append(None if d.features is None else [y.tolist() for y in d.features])
     return (
-        *record, ids[body.place], body.place, body.probability, body.mode, ids[body.wanted],
-        d.version, d.reward, d.state, None if d.reward_at is None else _moment(d.reward_at),
-        d.rewards,
+        *record, ids[body.place], body.place, None if _unlogged(d) else body.probability,
+        body.mode, ids[body.wanted], d.version, d.reward, d.state,
+        None if d.reward_at is None else _moment(d.reward_at), d.rewards,
     )  # fmt: skip
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from whim.errors import WhimError
 from whim.serve.jobs import whatif
+from whim.serve.jobs.check import find_damage
 from whim.serve.jobs.trim import trim
 from whim.serve.jobs.worker import Task, split_state
 from whim.serve.log.reader import LogReader
@@ -44,23 +43,13 @@ class Tasks:
             done = trim(self._reader.path, task.before, given_up=task.given_up)
             return done._asdict(), []
         if task.do == "verify":
-            return self._verify(), []
+            return find_damage(self._reader, progress), []
         if task.do == "whatif" and config is not None:
             return whatif.run(self._data, name, config, progress), []
         if task.do == "compile" and config is not None:
             compile_for(config)
             return None, []
         raise WhimError(f"do must be a task that is known, got {task.do!r}.")
-
-    def _verify(self) -> str | None:
-        """What is wrong with the database as such: rows have checksums, its indexes have none."""
-        where = f"{self._reader.path.absolute().as_uri()}?mode=ro"
-        with contextlib.closing(sqlite3.connect(where, uri=True)) as db:
-            try:
-                ((problem,),) = db.execute("PRAGMA integrity_check(1)").fetchall()
-            except sqlite3.Error as error:
-                problem = str(error)
-        return None if problem == "ok" else str(problem)
 
     def _rebuild(self, task: Task, progress: Progress) -> tuple[list[Packed], list[bytes]]:
         last = max(1, self._reader.last()[0])

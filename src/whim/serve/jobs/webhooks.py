@@ -11,18 +11,19 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
-import json
 import os
 import random
 import sqlite3
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
+from whim.serve.jobs.cursors import Cursors
 from whim.serve.logging import get
 from whim.serve.settings import ConfigError, Settings, Webhook
 from whim.version import __version__
@@ -33,15 +34,6 @@ if TYPE_CHECKING:
 Read = Callable[[str, int], list[dict[str, Any]]]
 
 _AT_ONCE = 4  # requests to one address, whatever the number of its spaces
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS hook (
-  url TEXT PRIMARY KEY, since INTEGER NOT NULL, spaces TEXT NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS cursor (
-  url TEXT NOT NULL, space TEXT NOT NULL, seq INTEGER NOT NULL, done INTEGER NOT NULL,
-  PRIMARY KEY (url, space)
-) STRICT, WITHOUT ROWID;
-"""
 
 
 def wait_before(attempt: int) -> float:
@@ -54,68 +46,14 @@ def signature(secret: bytes, timestamp: str, body: bytes) -> str:
     return "sha256=" + hmac.digest(secret, timestamp.encode() + b"." + body, "sha256").hex()
 
 
-class _Cursors:
-    """How far each address has come. Addresses are kept as hashes: they may hold secrets."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            self._connection = self._open(path)
-        except sqlite3.OperationalError as error:
-            raise ConfigError(f"{path.name} must be writable: {error}.") from None
-        except sqlite3.DatabaseError:
-            for ending in ("", "-wal", "-shm"):
-                old = path.with_name(path.name + ending)
-                if old.exists():
-                    old.replace(old.with_name(old.name + ".damaged"))
-            get("webhooks").error(
-                "cursors were damaged and are set aside: what was not delivered yet will not be"
-            )
-            self._connection = self._open(path)
-
-    @staticmethod
-    def _open(path: Path) -> sqlite3.Connection:
-        made = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        try:
-            for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=1000"):
-                made.execute(f"PRAGMA {pragma}")  # a cursor that is lost only sends again
-            made.executescript(_SCHEMA)
-        except BaseException:
-            made.close()
-            raise
-        return made
-
-    def hook(self, url: str) -> tuple[int, list[str]] | None:
-        row = self._connection.execute(
-            "SELECT since, spaces FROM hook WHERE url=?", (url,)
-        ).fetchone()
-        return None if row is None else (row[0], json.loads(row[1]))
-
-    def meet(self, url: str, since: int, spaces: list[str]) -> None:
-        self._connection.execute(
-            "INSERT OR REPLACE INTO hook VALUES (?,?,?)", (url, since, json.dumps(spaces))
-        )
-
-    def read(self, url: str, space: str) -> tuple[int, int] | None:
-        row: tuple[int, int] | None = self._connection.execute(
-            "SELECT seq, done FROM cursor WHERE url=? AND space=?", (url, space)
-        ).fetchone()
-        return row
-
-    def write(self, url: str, space: str, seq: int, done: int) -> None:
-        self._connection.execute(
-            "INSERT OR REPLACE INTO cursor VALUES (?,?,?,?)", (url, space, seq, done)
-        )
-
-    def close(self) -> None:
-        self._connection.close()
-
-
 class _Hook:
     """An address while the service runs."""
 
     def __init__(self, settings: Webhook, secret: bytes | None) -> None:
         self.settings, self.secret = settings, secret
-        self.id = hashlib.sha256(settings.url.encode()).hexdigest()
+        self.by_url = self.id = hashlib.sha256(settings.url.encode()).hexdigest()
+        if settings.name is not None:  # a name is no address: they cannot be equal
+            self.id = hashlib.sha256(f"name {settings.name}".encode()).hexdigest()
         parts = urlsplit(settings.url)  # the rest of an address is never said
         self.host = parts.hostname if parts.port is None else f"{parts.hostname}:{parts.port}"
         self.gone = asyncio.Event()  # it said so: 410
@@ -161,12 +99,13 @@ class Webhooks:
         self._client, self._own = client, client is None
         self._log = get("webhooks")
         self._hooks = [_Hook(one, _secret(i, one)) for i, one in enumerate(settings.webhooks)]
+        self._sending: dict[tuple[str, str], tuple[str, str]] = {}  # by lane: host, time of change
         self._lanes: dict[tuple[str, str], tuple[asyncio.Task[None], asyncio.Event]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
-        self._cursors: _Cursors | None = None
+        self._cursors: Cursors | None = None
         if self._hooks:
-            self._cursors = _Cursors(data / "webhooks.db")
+            self._cursors = Cursors(data / "webhooks.db")
             try:
                 self._meet(self._cursors)
             except sqlite3.Error as error:
@@ -175,18 +114,28 @@ class Webhooks:
 
     # -- where to begin -----------------------------------------------------------------------
 
-    def _meet(self, cursors: _Cursors) -> None:
-        """A new address begins now, and so does a space that an old one did not ask for."""
+    def _meet(self, cursors: Cursors) -> None:
+        """A new address begins now, and so does a space that an old one did not ask for.
+
+        One that got a name goes on where it was, and a space that is not asked for any more stays
+        where it is.
+        """
         for hook in self._hooks:
+            if cursors.hook(hook.id) is None:
+                cursors.rename(hook.by_url, hook.id)
             known, wanted = cursors.hook(hook.id), sorted(hook.settings.spaces)
             if known is None:
                 since = max((self._last(space) for space in self._spaces()), default=0)
                 cursors.meet(hook.id, since, wanted)
             elif known[1] != wanted:
                 for space in self._spaces():
-                    added = known[1] and space not in known[1] and hook.wants(space)
-                    if added and cursors.read(hook.id, space) is None:
-                        cursors.write(hook.id, space, self._last(space) + 1, 0)
+                    if cursors.read(hook.id, space) is not None:
+                        continue
+                    if known[1] and space not in known[1]:
+                        if hook.wants(space):
+                            cursors.write(hook.id, space, self._last(space) + 1, 0)
+                    elif not hook.wants(space):
+                        cursors.write(hook.id, space, known[0] + 1, 0)
                 cursors.meet(hook.id, known[0], wanted)
 
     def _last(self, space: str) -> int:
@@ -308,8 +257,25 @@ class Webhooks:
         except sqlite3.Error as error:  # it goes on, and may send again after a restart
             self._log.error("cursor not kept", host=hook.host, space=space, reason=str(error))
 
+    def lags(self) -> dict[str, float]:
+        """By host, the age in seconds of the oldest change that is not delivered yet."""
+        lags = {str(hook.host): 0.0 for hook in self._hooks}
+        for host, at in self._sending.values():
+            age = self._clock() - datetime.fromisoformat(at).timestamp()
+            lags[host] = max(lags[host], age)
+        return lags
+
     async def _deliver(self, hook: _Hook, space: str, item: _Item) -> bool:
         """Send until it is taken; False if nothing more is wanted there."""
+        lane = hook.id, space
+        if "at" in item.change:
+            self._sending[lane] = str(hook.host), item.change["at"]
+        try:
+            return await self._send(hook, space, item)
+        finally:
+            self._sending.pop(lane, None)
+
+    async def _send(self, hook: _Hook, space: str, item: _Item) -> bool:
         body = msgspec.json.encode({"type": "change", "change": item.change})
         attempt = 0
         while not hook.gone.is_set():

@@ -4,7 +4,8 @@ The log is replayed under the other configuration, as a rebuild would do it, wit
 expired waits. At each decision the other configuration makes its choice before it learns.
 Its value is then estimated from the logged probabilities (SNIPS): a decision counts with the
 probability that the other one gives to what was shown, over that which it had. The same
-configuration gives what was logged. It runs in a process of its own, with no engine.
+configuration gives what was logged. Where the other one would show what could not have been shown,
+its value is unknown. It runs in a process of its own, with no engine.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ import numpy as np
 
 from whim.errors import InvalidInputError
 from whim.evaluate import Interval, Replayed, ReplayResult
+from whim.evaluate.estimates import Support, estimates
 from whim.serve import wire
 from whim.serve.log.configs import open_spaces
 from whim.serve.log.reader import LogReader
 from whim.serve.log.rows import DECODERS, ArmFeatures, DecisionRow, Expiry, Kind, RewardRow
 from whim.serve.state.base import read_base, rows_of
-from whim.serve.state.policy import SERVED
+from whim.serve.state.drawing import probability
+from whim.serve.state.policy import draws
 from whim.serve.state.space import NotFoundError
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.stats import MICRO
@@ -35,6 +38,10 @@ from whim.types import F64
 _BINS = 60  # points of a curve, at most
 _A_BIN = 50  # decisions that it should have
 _FEW = 100  # decisions' worth below which an estimate is called weak
+_DREW = (
+    "the logged policy drew its choices, and an earlier version of Whim logged no probability of "
+    "each draw"
+)
 _POINT = 8  # decisions' worth below which a point is not drawn
 
 
@@ -68,14 +75,15 @@ class _Replay:
         self.state = SpaceState(config)
         self._explore = config.explore
         self._to_come = list(reversed(in_force))
+        self._logged = config
         self._fair, self._draws = True, False
-        # of decisions that wait: time, weight, whether both agree, whether it is no holdback,
-        # whether every candidate had a chance
-        self._waiting: dict[str, tuple[float, float, bool, bool, bool]] = {}
-        self.columns = {name: array("d") for name in ("at", "weight", "reward")}
+        # of decisions that wait: time, weight, how likely the choice could have been shown,
+        # whether both agree, whether it is no holdback, whether every candidate had a chance
+        self._waiting: dict[str, tuple[float, float, float, bool, bool, bool]] = {}
+        self.columns = {name: array("d") for name in ("at", "weight", "supported", "reward")}
         self.flags = {name: array("b") for name in ("agreed", "own", "fair")}
         self.changes = self.skipped = 0
-        self.drew = False  # the logged policy drew by itself
+        self.drew = False  # the logged policy drew, with probabilities that were not logged
         self.late = False  # the log's beginning is gone
 
     def begin(self, arms: list[ArmFeatures]) -> None:
@@ -103,10 +111,10 @@ class _Replay:
         self.changes += len(self.state.apply_body(seq, at, row))
 
     def _logged_by(self, config: wire.SpaceConfig) -> None:
+        self._logged = config
         aside = config.shadow or config.holdback > 0
         self._fair = config.explore > 0 or (config.baseline == "random" and aside)
-        known = config.policy in SERVED
-        self._draws = known and bool(SpaceState(config).policy.randomised) and not config.shadow
+        self._draws = draws(config)
 
     def _decided(self, seq: int, at: int, row: DecisionRow) -> None:
         state = self.state
@@ -119,11 +127,21 @@ class _Replay:
         ids = row.arms
         order, _ = state.rank(x, ids)
         agreed, n = order[0] == row.place, len(ids)
-        would = self._explore / n + (1 - self._explore) * agreed
-        weight = would / row.probability
-        fair = self._fair or n == 1
-        self.drew = self.drew or self._draws
-        self._waiting[row.id] = (at / MICRO, weight, agreed, row.mode != "holdback", fair)
+        would = np.full(n, self._explore / n)
+        if state.policy.randomised:
+            would += (1 - self._explore) * state.chances(x, ids)
+        else:
+            would[order[0]] += 1 - self._explore
+        weight = would[row.place] / row.probability
+        fair = self._fair or n == 1 or row.drawn is not None
+        supported = 1.0
+        if not fair:
+            could = [probability(self._logged, i, row.wanted, n) > 0 for i in range(n)]
+            could[row.place] = True
+            supported = float(would[could].sum())
+        self.drew = self.drew or (self._draws and row.drawn is None)
+        own = row.mode != "holdback"
+        self._waiting[row.id] = (at / MICRO, weight, supported, agreed, own, fair)
         state.add_decision(
             seq, at, row.id, ids[row.place], x.tobytes(), row.probability, row.mode, agreed,
             row.deferred, row.due,
@@ -133,8 +151,8 @@ class _Replay:
         decision = self._waiting.pop(key, None)
         if decision is None or learn is None:
             return
-        at, weight, agreed, own, fair = decision
-        for name, value in (("at", at), ("weight", weight), ("reward", learn)):
+        at, weight, supported, agreed, own, fair = decision
+        for name, value in zip(self.columns, (at, weight, supported, learn), strict=True):
             self.columns[name].append(value)
         for name, flag in (("agreed", agreed), ("own", own), ("fair", fair)):
             self.flags[name].append(flag)
@@ -146,7 +164,7 @@ class _Replay:
 def _result(
     replay: _Replay, logged: wire.SpaceConfig, config: wire.SpaceConfig, changes: int
 ) -> dict[str, Any]:
-    at, weight, reward = (np.frombuffer(column) for column in replay.columns.values())
+    at, weight, supported, reward = (np.frombuffer(c) for c in replay.columns.values())
     agreed, own, fair = (np.frombuffer(flag, np.int8) == 1 for flag in replay.flags.values())
     n = len(at)
     bins = min(_BINS, max(1, n // _A_BIN))
@@ -154,7 +172,9 @@ def _result(
     span = (last - first) or 1.0
     places = np.minimum(((at - first) / span * bins).astype(np.int64), bins - 1)
     middles = [first + span * (b + 0.5) / bins for b in range(bins)]
-    effective = float(weight.sum() ** 2 / (weight**2).sum()) if weight.any() else 0.0
+    support = _support(weight, supported)
+    if replay.drew:
+        support = support._replace(problem=_DREW)
 
     actual, whatif = [], []
     for b, middle in enumerate(middles):
@@ -162,18 +182,23 @@ def _result(
         if (here & own).any():
             actual.append([middle, *finite(_rate(reward[here & own]))])
         w = weight[here]
-        if w.any() and w.sum() ** 2 / (w**2).sum() >= _POINT:
-            whatif.append([middle, *finite(_snips(w, reward[here], agreed[here]))])
+        if support.problem is None and w.any() and w.sum() ** 2 / (w**2).sum() >= _POINT:
+            whatif.append([middle, *finite(_snips(w, reward[here]))])
     return {
         "logged": _side(_rate(reward[own]), actual, _label(logged), changes),
-        "whatif": _side(_snips(weight, reward, agreed), whatif, _label(config), replay.changes),
-        "relative": _relative(at, weight, reward, own),
+        "whatif": _side(
+            None if support.problem else _snips(weight, reward), whatif, _label(config),
+            replay.changes,
+        ),
+        "relative": None if support.problem else _relative(at, weight, reward, own),
         "matched": int(agreed.sum()),
         "events": n,
-        "effective": effective,
+        "effective": support.effective,
+        "support": support.share,
+        "unknown": support.problem,
         "skipped": replay.skipped,
-        "warnings": _warnings(replay, n, int((~fair).sum()), effective),
-    }
+        "warnings": _warnings(replay, n, int((~fair).sum()), support),
+    }  # fmt: skip
 
 
 def _rate(rewards: F64) -> Interval | None:
@@ -184,11 +209,26 @@ def _rate(rewards: F64) -> Interval | None:
     return replayed.interval
 
 
-def _snips(weight: F64, reward: F64, agreed: Any) -> Interval | None:
+def _sums(weight: F64, reward: F64) -> Replayed:
     replayed = Replayed.empty(1)
-    replayed.count(np.zeros(len(reward), np.int64), agreed, reward)
+    nothing = np.zeros(len(weight), np.int64)
+    replayed.count(nothing, np.zeros(len(weight), bool), reward)
     replayed.weigh(weight, reward)
-    value = replayed.estimates().get("snips")
+    return replayed
+
+
+def _support(weight: F64, supported: F64) -> Support:
+    replayed = _sums(weight, np.zeros(len(weight)))
+    replayed.back(supported, np.zeros(0))
+    return replayed.support
+
+
+def _snips(weight: F64, reward: F64) -> Interval | None:
+    """The estimate, of a part of the log too: whether all of it has support is known already."""
+    sums = _sums(weight, reward)
+    sums.back(np.ones(len(weight)), reward)
+    found = estimates(sums.events, sums.weights.tolist(), [0.0, 0.0, 0.0], sums.rewards)
+    value = found.get("snips")
     if value is None or not ((reward >= 0) & (reward <= 1)).all():
         return value
     return Interval(value.value, max(value.low, 0.0), min(value.high, 1.0))
@@ -241,34 +281,34 @@ def _label(config: wire.SpaceConfig) -> str:
     return f"{config.policy}{inside}" + (", in shadow" if config.shadow else "")
 
 
-def _warnings(replay: _Replay, n: int, unfair: int, effective: float) -> list[str]:
+def _warnings(replay: _Replay, n: int, unfair: int, support: Support) -> list[str]:
     warnings = []
     if not n:
         return ["No decision of this space is closed yet, so there is nothing to replay."]
-    if unfair == n:
+    if support.problem is not None:
         warnings.append(
-            "The space never explores: only decisions on which both agree can be evaluated, so the "
-            "estimate is biased towards what was shown and may be far off."
+            f"What this would have earned is unknown: {support.problem}."
+            + ("" if replay.drew else " Set explore to a few percent, and later decisions tell.")
+        )
+    elif unfair == n:
+        warnings.append(
+            "The space never explores, so only a policy that chooses what was shown can be "
+            "evaluated; this one does."
         )
     elif unfair:
         warnings.append(
-            f"On {unfair} of {n} decisions some candidates had no chance to be shown: there, only "
-            "agreement can be evaluated, and the estimate is biased towards what was shown."
+            f"On {unfair} of {n} decisions some candidates had no chance to be shown; this "
+            "configuration chooses none of those."
         )
     if replay.late:
         warnings.append(
             "The beginning of the log was removed (retention): the what-if learns from the "
             "remaining rows only, while the logged policy had learnt from all of them."
         )
-    if replay.drew:
+    if support.problem is None and support.effective < _FEW:
         warnings.append(
-            "The logged policy randomises its own choices, and the logged probabilities do not "
-            "include that: the estimate is biased towards what was shown."
-        )
-    if effective < _FEW:
-        warnings.append(
-            f"The effective sample size is only {effective:.0f} decisions: take the estimate as a "
-            "hint. More exploration, or a longer log, would make it more precise."
+            f"The effective sample size is only {support.effective:.0f} decisions: take the "
+            "estimate as a hint. More exploration, or a longer log, would make it more precise."
         )
     if replay.skipped:
         warnings.append(f"{replay.skipped} decisions do not fit these features and were left out.")

@@ -31,6 +31,10 @@ class WorkerError(WhimError):
     """The worker could not do it."""
 
 
+class WorkerDiedError(WorkerError):
+    """It ended before its work was done; another one may do it."""
+
+
 class Task(msgspec.Struct):
     """What to do: ``snapshot``, ``rebuild``, ``whatif`` or ``compile``; ``trim``, ``verify``.
 
@@ -88,7 +92,9 @@ class Worker:
             except (OSError, RuntimeError, asyncio.IncompleteReadError) as error:
                 # a pipe that is closed already is a RuntimeError to some event loops
                 await self.close()
-                raise WorkerError(f"the worker ended before its work was done: {error}.") from None
+                raise WorkerDiedError(
+                    f"the worker ended before its work was done: {error}."
+                ) from None
             except asyncio.CancelledError:
                 await self.close()
                 raise

@@ -25,6 +25,7 @@ if sys.platform != "win32":
     import fcntl
 
 FORMAT = 4
+OLDEST = 4  # format that is migrated on start, see ``migrate``
 LENGTH = struct.Struct("<I")
 HEAD = struct.Struct("<qqqq")  # of a row, for its checksum
 CLOSE = b"\x92\x90\x90"  # no rows and no changes: put all in order, and end
@@ -123,7 +124,7 @@ def work(path: str, link: socket.socket) -> None:
             _reply(link, reason)
 
 
-def _lock_out_others(path: str) -> Any:
+def lock_out_others(path: str) -> Any:
     """Wait until the writer of a service that has just died has ended."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     if sys.platform != "win32":
@@ -136,9 +137,10 @@ if __name__ == "__main__":
         if hasattr(signal, _name):
             signal.signal(getattr(signal, _name), signal.SIG_IGN)
     gc.disable()  # it makes no cycles
+    os.umask(0o077)  # the log is for its owner alone
     with socket.socket(fileno=0) as _link, contextlib.suppress(BrokenPipeError, ConnectionError):
         try:
-            _lock = _lock_out_others(sys.argv[2])
+            _lock = lock_out_others(sys.argv[2])
         except OSError as _error:
             _reply(_link, str(_error))
         else:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from whim.errors import WhimError
-from whim.serve.log.log_writer import FORMAT, HEAD
+from whim.serve.log.log_writer import FORMAT, HEAD, OLDEST
 from whim.serve.log.rows import Kind, Raw, Row
 
 _BLOCK = 2048  # rows read at a time
@@ -47,9 +47,10 @@ class LogReader:
         row = self._connection.execute("SELECT value FROM meta WHERE name='format'").fetchone()
         if row is None or row[0] != str(FORMAT):
             came = "none" if row is None else row[0]
+            known = came.isdecimal() and OLDEST <= int(came) < FORMAT
+            hint = "start `whim serve` to migrate it" if known else "another whim wrote it"
             raise StoreError(
-                f"{self.path.name} must be a log of format {FORMAT}, got {came}: another whim "
-                "wrote it."
+                f"{self.path.name} must be a log of format {FORMAT}, got {came}: {hint}."
             )
 
     def _unreadable(self, error: object) -> StoreError:

@@ -74,6 +74,9 @@ class DecisionRow(Struct, array_like=True, gc=False):
     version: int
     order: list[int]  # places, best first
     numbers: list[float]  # score, mean and width of each arm in turn
+    # how likely a policy that draws was to choose what was shown, which ``probability`` includes;
+    # None: it does not draw, or the row was written before this was logged
+    drawn: float | None = None
 
 
 class RewardRow(Struct, array_like=True):
@@ -106,11 +109,17 @@ class ArmsRow(Struct, array_like=True):
 
 
 class ConfigRow(Struct, array_like=True):
-    """A space's configuration from ``version`` on; in force once a row says that it is built."""
+    """A space's configuration from ``version`` on; in force once a row says that it is built.
+
+    ``uncounted`` are decisions, rewards and steps of its name that its state does not count: those
+    of rows that were left out or removed, and of a space of that name that was retired. With
+    ``config`` None, the end of a space, they are all of them.
+    """
 
     name: str
     version: int
     config: SpaceConfig | None  # None: retired
+    uncounted: dict[str, int] = {}
 
 
 DECODERS: dict[int, msgspec.msgpack.Decoder[Any]] = {

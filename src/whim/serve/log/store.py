@@ -1,8 +1,9 @@
 """``Store``: the log in SQLite, written by one process; a reply waits until its row is safe.
 
 A row is committed (write-ahead log, synchronous=FULL) before the reply; the ``log_writer``
-does it, many rows per commit, while decisions go on. When a commit fails the store has failed for
-good: it takes nothing more and says why, and a restart goes on from what was committed.
+does it, many rows per commit, while decisions go on. When a commit fails, or does not end in time,
+the store has failed for good: it takes nothing more and says why, and a restart goes on from what
+was committed.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ import contextlib
 import json
 import math
 import os
-import socket
 import sqlite3
-import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -23,21 +23,34 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from whim.serve.log import log_writer
-from whim.serve.log.log_writer import CLOSE, LENGTH
+from whim.errors import WhimError
+from whim.serve.log.link import end_writer, read_reply, start_writer
+from whim.serve.log.log_writer import LENGTH
 from whim.serve.log.reader import UNREADABLE, LogReader, StoreError
 from whim.serve.log.rows import Change, Row
+from whim.serve.log.timing import Durations
 
 if sys.platform != "win32":
     import fcntl
 
 _MOST_ROWS = 1000  # per commit: more gain nothing and make the first of them wait
 _MOST_BYTES = 1 << 22  # per commit, for the same reason
-_START_SECONDS = 60  # for the writer to start: another one may have to end first
-_STUCK_SECONDS = 600  # after which a writer that says nothing has failed
+_LOOKS = 20  # at a commit before its time is over
+_ROW_BYTES = 200  # of memory that a queued row takes beside its body
 Packed = tuple[int, int, int, int, bytes]
 _encode = msgspec.msgpack.Encoder().encode
 _EFFECTIVE = os.access in os.supports_effective_ids
+
+
+class QueueFullError(WhimError):
+    """More waits for its commit than may wait; it can be tried again soon."""
+
+
+class CommitLimits(NamedTuple):
+    """Seconds after which a commit has failed, and bytes of rows that may wait for theirs."""
+
+    commit_seconds: float = 10.0
+    queue_bytes: int = 1 << 26
 
 
 class Commit(NamedTuple):
@@ -53,18 +66,22 @@ class Commit(NamedTuple):
 
 
 OnCommit = Callable[[Commit], None]
-_Batch = tuple[list[Row], list[Packed], list[tuple[int, Change]], list[Any]]
+_Batch = tuple[list[Row], list[Packed], list[tuple[int, Change]], list[Any], int]
 
 
 class Store(LogReader):
     """The log, and the changes of interest that its rows revealed.
 
     Writing is for one thread, reading for any. ``on_commit`` is called on an event loop once there
-    is one (``attach``); without, by ``append`` and ``flush``. The database is made if need be.
+    is one (``attach``); without, by ``append`` and ``flush``. The database is made if need be. A
+    commit that takes longer than its limit has failed, and the writer is ended.
     """
 
-    def __init__(self, path: Path, on_commit: OnCommit | None = None) -> None:
+    def __init__(
+        self, path: Path, on_commit: OnCommit | None = None, limits: CommitLimits | None = None
+    ) -> None:
         self._on_commit = on_commit
+        self._commit_seconds, self._queue_bytes = limits or CommitLimits()
         self.failed: StoreError | None = None
         with contextlib.ExitStack() as opened:
             try:
@@ -72,7 +89,7 @@ class Store(LogReader):
                     path, os.R_OK | os.W_OK, effective_ids=_EFFECTIVE
                 ):
                     raise sqlite3.OperationalError("permission denied")
-                self._link, self._writer = _start_writer(path)
+                self._link, self._writer = start_writer(path, self._commit_seconds)
                 opened.callback(self._end)
                 super().__init__(path)
                 opened.push(contextlib.closing(self._connection))
@@ -85,8 +102,18 @@ class Store(LogReader):
         self.committed = self.last_seq
         self._loop: asyncio.AbstractEventLoop | None = None
         self._queued: list[_Batch] = []
+        self._queued_bytes = 0
         self._in_flight: list[_Batch] = []  # what the writer is committing
+        self._unsent = memoryview(b"")  # of that, what its socket had no room for yet
+        self._sent = 0  # commits that were begun
         self._scheduled = False
+        self._watchdog: asyncio.TimerHandle | None = None
+        self.commits, self._sent_at = Durations(), 0.0
+
+    @property
+    def waiting(self) -> int:
+        """Rows that are not committed yet."""
+        return sum(len(rows) for rows, *_ in [*self._queued, *self._in_flight])
 
     @property
     def writer(self) -> int:
@@ -97,18 +124,70 @@ class Store(LogReader):
         """Commit on an event loop: rows of one turn are sent together, and replies are awaited."""
         self._loop = loop
         loop.add_reader(self._link.fileno(), self._readable)
+        self._watch(0, 0)
 
     def _readable(self) -> None:
         self.receive()
         if self.failed is not None and not self._in_flight and self._loop is not None:
             self._loop.remove_reader(self._link.fileno())  # it says nothing any more
 
-    def detach(self) -> None:
-        """Commit what is queued and leave the event loop; raises if it is not safe."""
+    def _watch(self, commit: int, looks: int) -> None:
+        """Look at the commit in flight, ``looks`` times so far, and give it up after too many.
+
+        Looks are counted, not seconds: while the event loop stood still no reply could be taken.
+        """
+        if self._loop is None:
+            return
+        looks = looks + 1 if self._in_flight and commit == self._sent else 0
+        if looks > _LOOKS:
+            self.receive()  # it may be there, and be taken only now
+            if self._in_flight and commit == self._sent:
+                self.abandon(f"a commit took longer than {self._commit_seconds:g} s")
+        self._watchdog = self._loop.call_later(
+            self._commit_seconds / _LOOKS, self._watch, self._sent, looks
+        )
+
+    def abandon(self, reason: str) -> None:
+        """Give up what is not safe yet, if there is anything: the store has failed then."""
+        if not self._in_flight:
+            return
+        self._fail(reason)
         if self._loop is not None:
             self._loop.remove_reader(self._link.fileno())
+            self._loop.remove_writer(self._link.fileno())
+        self._unsent = memoryview(b"")
+        self._writer.kill()  # so that it cannot go on later with what was refused
+        self.commits.add(time.perf_counter() - self._sent_at)
+        self._finish()
+        self.send()
+
+    def detach(self) -> None:
+        """Commit what is queued and leave the event loop; raises if it is not safe."""
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        if self._loop is not None:
+            self._loop.remove_reader(self._link.fileno())
+            self._loop.remove_writer(self._link.fileno())
             self._loop = None
         self.flush()
+
+    @property
+    def queued_bytes(self) -> int:
+        """Of the rows that wait until the writer has time for them."""
+        return self._queued_bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits that nothing more may."""
+        return self._queued_bytes >= self._queue_bytes
+
+    def must_have_room(self) -> None:
+        """Refuse what would have to wait behind too much else."""
+        if self.full:
+            raise QueueFullError(
+                f"at most {self._queue_bytes} bytes may wait to be written, got "
+                f"{self._queued_bytes}; try again soon."
+            )
 
     def append(
         self,
@@ -122,7 +201,9 @@ class Store(LogReader):
         ``packed`` are changes to be stored with them, and ``changes`` those of them that are new
         and come back by ``on_commit`` too.
         """
-        self._queued.append((rows, packed or [], changes or [], tokens))
+        size = sum([len(row[5]) for row in rows]) + _ROW_BYTES * len(rows)
+        self._queued_bytes += size
+        self._queued.append((rows, packed or [], changes or [], tokens, size))
         if self._loop is None:
             self.receive()
             self.send()
@@ -140,23 +221,51 @@ class Store(LogReader):
             rows: list[Row] = []
             packed: list[Packed] = []
             n = size = 0
-            for some, more, _, _ in self._queued:
+            for some, more, _, _, length in self._queued:
                 rows += some
                 packed += more
-                size += sum([len(row[5]) for row in some])
+                size += length
                 n += 1
                 if size >= _MOST_BYTES or len(rows) >= _MOST_ROWS:
                     break
             self._in_flight, self._queued = self._queued[:n], self._queued[n:]
+            self._queued_bytes -= size
+            self._sent += 1
             if self.failed is not None or not (rows or packed):  # there is nothing to wait for
                 self._finish()
                 continue
             try:
+                self._sent_at = time.perf_counter()
                 body = _encode((rows, packed))
-                self._link.sendall(LENGTH.pack(len(body)) + body)
+                self._unsent = memoryview(LENGTH.pack(len(body)) + body)
+                self._push()
             except Exception as error:  # of any kind: those who wait must get an answer
                 self._fail(error)
                 self._finish()
+
+    def _push(self) -> None:
+        """Send on; on an event loop as much as there is room for, and the rest when there is."""
+        if self._loop is None:
+            self._link.sendall(self._unsent)
+            self._unsent = memoryview(b"")
+            return
+        link = self._link.fileno()
+        with contextlib.suppress(BlockingIOError):
+            while self._unsent:
+                self._unsent = self._unsent[os.write(link, self._unsent) :]
+        if self._unsent:
+            self._loop.add_writer(link, self._push_on)
+
+    def _push_on(self) -> None:
+        assert self._loop is not None
+        self._loop.remove_writer(self._link.fileno())
+        try:
+            self._push()
+        except OSError as error:
+            self._unsent = memoryview(b"")
+            self._fail(error)
+            self._finish()
+            self.send()
 
     def receive(self) -> None:
         """Take the writer's reply, if there is one."""
@@ -171,11 +280,18 @@ class Store(LogReader):
     def _take(self, first: bytes = b"") -> None:
         """Take the reply to what was sent last, whose ``first`` bytes may be here; waits for it."""
         try:
-            reason = _reply(self._link, first)
+            if self._unsent:
+                self._link.sendall(self._unsent)
+            reason = read_reply(self._link, first)
+        except TimeoutError:
+            self.abandon(f"a commit took longer than {self._commit_seconds:g} s")
+            return
         except OSError as error:
             reason = str(error)
+        self._unsent = memoryview(b"")
         if reason:
             self._fail(reason)
+        self.commits.add(time.perf_counter() - self._sent_at)
         self._finish()
         self.send()
 
@@ -188,7 +304,7 @@ class Store(LogReader):
         batches, self._in_flight = self._in_flight, []
         tokens: list[Any] = []
         changes: list[tuple[int, Change]] = []
-        for rows, _, some, waiting in batches:
+        for rows, _, some, waiting, _ in batches:
             tokens += waiting
             changes += some
             if rows and self.failed is None:
@@ -221,52 +337,7 @@ class Store(LogReader):
         self._end()
 
     def _end(self) -> None:
-        with contextlib.suppress(OSError):
-            self._link.sendall(LENGTH.pack(len(CLOSE)) + CLOSE)
-            _reply(self._link)
-        self._link.close()
-        self._writer.wait()
-
-
-def _start_writer(path: Path) -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """A writer that is ready, and the link to it."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        where = f"{path.absolute().as_uri()}?mode=rwc", str(path.with_name("scribe.lock"))
-        process = subprocess.Popen(
-            [sys.executable, "-P", log_writer.__file__, *where],  # as a file: it needs no Whim
-            stdin=theirs.fileno(), stdout=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-    ours.settimeout(_START_SECONDS)
-    try:
-        reason = _reply(ours)
-    except OSError as error:
-        reason = str(error)
-    if reason:
-        ours.close()
-        process.kill()
-        process.wait()
-        raise sqlite3.OperationalError(reason)
-    # a time-out, however long: then Python itself waits, also where an event loop that watches it
-    # has told the system that nobody does
-    ours.settimeout(_STUCK_SECONDS)
-    return ours, process
-
-
-def _reply(link: socket.socket, first: bytes = b"") -> str:
-    """The writer's reply, whose ``first`` bytes were read already: empty if all went well."""
-    head = first + _receive_exactly(link, LENGTH.size - len(first))
-    return _receive_exactly(link, LENGTH.unpack(head)[0]).decode()
-
-
-def _receive_exactly(link: socket.socket, length: int) -> bytes:
-    data = b""
-    while len(data) < length:
-        more = link.recv(length - len(data))
-        if not more:
-            raise ConnectionResetError("its writer has ended")
-        data += more
-    return data
+        end_writer(self._link, self._writer)
 
 
 def pack_changes(space: int, version: int, changes: list[Change]) -> list[Packed]:
@@ -289,7 +360,7 @@ class DataLock:
 
     def __init__(self, data: Path) -> None:
         try:
-            data.mkdir(parents=True, exist_ok=True)
+            data.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file = os.open(data / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StoreError(

@@ -18,15 +18,19 @@ import msgspec
 
 from whim.serve import wire
 from whim.serve.log.configs import config_histories
+from whim.serve.log.migrate import migrate
 from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import Change, ConfigRow, Kind, Row
-from whim.serve.log.store import DataLock, OnCommit, Packed, Store, pack_changes
+from whim.serve.log.store import CommitLimits, DataLock, OnCommit, Packed, Store, pack_changes
 from whim.serve.state import recovery
+from whim.serve.state.clock import SteadyClock
 from whim.serve.state.known import KnownDecisions
+from whim.serve.state.limits import Limits
 from whim.serve.state.policy import as_logged
 from whim.serve.state.snapshots import Snapshots
 from whim.serve.state.space import ConflictError, DecisionRequest, NotFoundError, Space
 from whim.serve.state.space_state import SpaceState
+from whim.serve.state.totals import not_counted, totals
 from whim.serve.state.views import Info, change_views
 
 _LEARN_AT_START = 0.5  # seconds for ids of old decisions, and then at each tick
@@ -38,7 +42,8 @@ class Engine:
 
     ``on_commit`` is called once per commit with the tokens of requests whose rows are safe now, and
     with the changes of interest that they revealed. ``clock`` gives nanoseconds since 1970; one
-    that goes back is held: rows never do.
+    that goes back is held, for rows never do, and one that jumps forward by more than
+    ``clock_jump`` seconds too. ``commits`` are the store's limits, ``limits`` each space's.
     """
 
     def __init__(
@@ -47,8 +52,11 @@ class Engine:
         *,
         on_commit: OnCommit | None = None,
         clock: Callable[[], int] = time.time_ns,
+        clock_jump: float | None = None,
+        commits: CommitLimits | None = None,
+        limits: Limits | None = None,
     ) -> None:
-        self._clock = clock
+        self._limits = limits
         self.spaces: dict[str, Space] = {}
         self._wanted: dict[int, ConfigRow] = {}  # the configuration requested last, by number
         self._in_force: dict[int, ConfigRow] = {}
@@ -57,15 +65,16 @@ class Engine:
         with contextlib.ExitStack() as opened:
             self._lock = DataLock(data)
             opened.callback(self._lock.release)
-            self.store = Store(data / "log.db", on_commit)
+            migrate(data / "log.db")
+            self.store = Store(data / "log.db", on_commit, commits)
             opened.callback(self.store.close)
             self._snapshots = Snapshots(data / "snapshots.db")
             self.recovered = self._recover()
             self._known = KnownDecisions(self.store)
             self._known.learn(_LEARN_AT_START)
             opened.pop_all()  # they stay open
-        # the last row, which may not be committed yet, and its time
-        self.seq, self._at = self.store.last_seq, self.store.last_at
+        self.seq = self.store.last_seq  # the last row, which may not be committed yet
+        self.clock = SteadyClock(self.store.last_at, clock, jump=clock_jump)
         self._replicas = recovery.Replicas(self.store, self._snapshots)
 
     def _recover(self) -> int:
@@ -81,15 +90,14 @@ class Engine:
         count = recovery.advance_all(self.store, states, self._wanted.keys())
         for number, state in states.items():
             name = self._in_force[number].name
-            self.spaces[name] = Space(number, name, state)
+            self.spaces[name] = Space(number, name, state, self._limits)
         return count
 
     # -- time, order, commits -----------------------------------------------------------------
 
     def now(self) -> int:
         """Microseconds; never before the last row."""
-        self._at = max(self._at, self._clock() // 1000)
-        return self._at
+        return self.clock()
 
     def _check(self) -> None:
         if self.store.failed is not None:
@@ -140,11 +148,16 @@ class Engine:
 
     def _writable(self, name: str) -> Space:
         self._check()
+        self.store.must_have_room()
         return self.space(name)
 
     def name(self, number: int) -> str:
         """The name of a space by its number, retired or not."""
         return self._wanted[number].name
+
+    def was_retired(self, name: str) -> bool:
+        """Whether there was a space of that name, and there is none now."""
+        return name not in self.spaces and any(row.name == name for row in self._wanted.values())
 
     def info(self, name: str) -> Info:
         """What is known about a space."""
@@ -157,30 +170,39 @@ class Engine:
         return Info(
             name=name, version=state.version, config=state.config, wanted=wanted, failed=failed,
             rebuilding=wanted != state.version and failed is None,
-            arms=len(state.policy.arms), waiting=len(state.pending), steps=state.policy.step,
+            arms=state.n_arms, waiting=len(state.pending), steps=state.policy.step,
         )  # fmt: skip
+
+    @property
+    def totals(self) -> dict[str, dict[str, int]]:
+        """By name, decisions, rewards and steps of all spaces that ever had it; they never fall."""
+        return {
+            name: totals(space.state, self._in_force[space.number].uncounted)
+            for name, space in list(self.spaces.items())
+        }
 
     def create(self, name: str, config: wire.SpaceConfig, token: Any = None) -> Space:
         """Make a space."""
         self._check()
+        self.store.must_have_room()
         if name in self.spaces:
             raise ConflictError(f"$.name must be new, got {name!r} which exists.")
         msgspec.convert(name, wire.Name)
         config = as_logged(config)
         state = SpaceState(config)
         self.made += 1
-        config_row = ConfigRow(name, 1, config)
+        retired = [row.uncounted for row in self._wanted.values() if row.name == name]
+        config_row = ConfigRow(name, 1, config, retired[-1] if retired else {})
         row = self._config_row(self.made, Kind.CONFIG, config_row)
         state.seq = row.seq
-        space = self.spaces[name] = Space(self.made, name, state)
+        space = self.spaces[name] = Space(self.made, name, state, self._limits)
         self._wanted[space.number] = self._in_force[space.number] = config_row
         self._commit(space, [row], [], token)
         return space
 
     def _config_row(self, number: int, kind: int, config_row: ConfigRow) -> Row:
         self.seq += 1
-        body = msgspec.msgpack.encode(config_row)
-        return Row(self.seq, self.now(), number, kind, None, body)
+        return Row(self.seq, self.now(), number, kind, None, msgspec.msgpack.encode(config_row))
 
     def change(self, name: str, config: wire.SpaceConfig, token: Any = None) -> int:
         """Request other parameters; the version that will have them once it is built.
@@ -188,13 +210,14 @@ class Engine:
         What was learnt is not lost: the whole log is replayed with them, see ``swap``. A
         change that came before and is not built yet is given up for this one.
         """
-        space = self._writable(name)
-        config = as_logged(config)
+        space, config = self._writable(name), as_logged(config)
         SpaceState(config)  # refuses what cannot be built
         return self._want(space, config, token).version
 
     def _want(self, space: Space, config: wire.SpaceConfig | None, token: Any) -> ConfigRow:
-        config_row = ConfigRow(space.name, self._wanted[space.number].version + 1, config)
+        uncounted = self.totals[space.name] if config is None else {}
+        version = self._wanted[space.number].version + 1
+        config_row = ConfigRow(space.name, version, config, uncounted)
         self._wanted[space.number] = config_row
         self._commit(space, [self._config_row(space.number, Kind.CONFIG, config_row)], [], token)
         return config_row
@@ -253,12 +276,13 @@ class Engine:
         space = self._writable(name)
         self._must_exist(space, body.decision_id)
         row, state, changes = space.reward(body, self.seq + 1, self.now())
-        self.seq += 1
-        self._commit(space, [row], changes, token)
+        if row is not None:
+            self.seq += 1
+        self._commit(space, [] if row is None else [row], changes, token)
         return state
 
     def _must_exist(self, space: Space, key: str) -> None:
-        if key not in space.state.pending and self._known.find(space, key) is None:
+        if key not in space.state.pending and not self._known.exists(space, key):
             raise NotFoundError(f"$.decision_id must be a decision of {space.name}, got {key!r}.")
 
     def activate(self, name: str, key: str, token: Any = None) -> bool:
@@ -286,7 +310,7 @@ class Engine:
 
         With ``most``, so many of each space, so that nobody waits long; then the time may be past.
         """
-        if self.store.failed is not None:
+        if self.store.failed is not None or self.store.full:
             return None
         self._known.forget_committed()
         self._known.learn(_LEARN_PER_TICK)
@@ -352,13 +376,16 @@ class Engine:
 
     def swap(self, name: str, rebuilt: recovery.Rebuilt, token: Any = None) -> None:
         """Let a rebuilt state serve, after the last few rows; on the thread that serves."""
-        space = self._writable(name)
+        self._check()
+        space = self.space(name)
         number, state, packed = rebuilt
         config_row = self._wanted[space.number]
         if space.number != number or config_row.version != state.version:
             raise recovery.BusyError(f"the configuration of {name} changed during the rebuild.")
         self.store.flush()
         packed = packed + self.catch_up(state, number)
+        uncounted = not_counted(self.totals[name], state)
+        config_row = msgspec.structs.replace(config_row, uncounted=uncounted)
         row = self._config_row(number, Kind.BUILT, config_row)
         state.seq = row.seq
         space.swap(state)

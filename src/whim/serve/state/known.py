@@ -50,6 +50,13 @@ class KnownDecisions:
             for key in order.popleft()[1]:
                 del self._in_flight[key]
 
+    def exists(self, space: Space, key: str) -> bool:
+        """Whether a decision was made, without reading what was decided."""
+        if (space.number, key) in self._in_flight:
+            return True
+        may = self._ids.may_have(space.number, key)
+        return may and self._store.decision(space.number, key) is not None
+
     def find(self, space: Space, key: str) -> tuple[bytes, bytes] | None:
         """Digest and answer of a decision that was made before."""
         in_flight = self._in_flight.get((space.number, key))

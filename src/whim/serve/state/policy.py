@@ -11,6 +11,7 @@ from whim.evaluate.warm import warm_policy
 from whim.policies import POLICIES, Policy
 from whim.policies import policy as make_policy
 from whim.serve.state.encode import Encoder
+from whim.serve.state.reward_rules import check_range
 from whim.serve.wire import SpaceConfig
 
 _LARGEST_PRODUCT = 4096  # what the hybrids share has its square
@@ -23,6 +24,7 @@ def build(config: SpaceConfig) -> tuple[Policy, Encoder, Encoder]:
         raise InvalidInputError(
             f"$.policy must be one of {', '.join(SERVED)}, got {config.policy!r}."
         )
+    check_range(config.rewards)
     context, items = Encoder(config.context, "$.context"), Encoder(config.items, "$.features")
     if context.size * items.size > _LARGEST_PRODUCT:
         raise InvalidInputError(
@@ -57,6 +59,11 @@ def build(config: SpaceConfig) -> tuple[Policy, Encoder, Encoder]:
     if policy.n_item_features and not items.size:
         raise InvalidInputError(f"$.items must describe the item features of {config.policy}.")
     return policy, context, items
+
+
+def draws(config: SpaceConfig) -> bool:
+    """Whether what is shown depends on draws of the policy itself."""
+    return not config.shadow and config.policy in SERVED and POLICIES[config.policy]._draws
 
 
 def as_logged(config: SpaceConfig) -> SpaceConfig:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import heapq
 import uuid
 from collections.abc import Callable
@@ -16,17 +16,22 @@ from whim.errors import InvalidInputError, WhimError
 from whim.serve import wire
 from whim.serve.log import rows as log_rows
 from whim.serve.log.rows import Change, FeatureValues, Kind, Row
+from whim.serve.state.drawing import draws, probability
+from whim.serve.state.limits import FullError, LimitError, Limits
 from whim.serve.state.loggable import canonical, check_loggable, to_bytes
+from whim.serve.state.reward_rules import RewardGuard
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.stats import MICRO
 from whim.serve.wire import RewardState
 from whim.types import F64
 
 _REMEMBERED = 65_536  # rewards that closed a decision
+_LITTLE = 4 << 20  # bytes of models that are moved, or that new arms get, in no time
 # as plain names: an enumeration's members are slow to look up
 _DECISION, _REWARD = int(Kind.DECISION), int(Kind.REWARD)
 _LEARNT, _KEPT = RewardState.LEARNT, RewardState.KEPT
 _DUPLICATE, _LATE = RewardState.DUPLICATE, RewardState.LATE
+_WITHOUT_EFFECT = frozenset((_DUPLICATE, _LATE))
 _encode = msgspec.msgpack.encode
 _json = msgspec.json.Encoder().encode
 
@@ -37,26 +42,6 @@ class ConflictError(WhimError):
 
 class NotFoundError(WhimError):
     """There is nothing of that name."""
-
-
-def draws(seed: int, key: str) -> tuple[float, float, float]:
-    """Three uniform numbers that belong to a decision: no stream, so no order to keep."""
-    digest = hashlib.blake2b(f"{seed} {key}".encode("utf-8", "surrogatepass"), digest_size=24)
-    data = digest.digest()
-    a, b, c = (int.from_bytes(data[i : i + 8], "little") >> 11 for i in (0, 8, 16))
-    return a * 2.0**-53, b * 2.0**-53, c * 2.0**-53
-
-
-def probability(config: wire.SpaceConfig, place: int, wanted: int, n: int) -> float:
-    """How likely the candidate at ``place`` of ``n`` is shown when the policy wants another.
-
-    >>> [probability(wire.SpaceConfig(explore=0.5, holdback=0.1), i, 1, 2) for i in (0, 1)]
-    [0.325, 0.675]
-    """
-    by_base = 1.0 / n if config.baseline == "random" else float(place == 0)
-    by_policy = config.explore / n + (1 - config.explore) * (place == wanted)
-    share = 1.0 if config.shadow else config.holdback
-    return share * by_base + (1 - share) * by_policy
 
 
 class DecisionRequest(msgspec.Struct):
@@ -99,10 +84,15 @@ class Space:
     committed before the caller gets a reply. ``at`` is the time of the row, in microseconds.
     """
 
-    def __init__(self, number: int, name: str, state: SpaceState) -> None:
+    def __init__(
+        self, number: int, name: str, state: SpaceState, limits: Limits | None = None
+    ) -> None:
         self.number, self.name = number, name
+        self.guard = RewardGuard()
+        self._limits = limits or Limits()
         self._learnt: dict[str, str] = {}
         self.swap(state)
+        self._reserve(always=True)
 
     def swap(self, state: SpaceState) -> None:
         """Serve from this state; the ends of waiting are read from it."""
@@ -110,6 +100,20 @@ class Space:
         self._wait = round(state.config.rewards.wait_seconds * MICRO)
         self._due = [(waiting.due, key) for key, waiting in state.pending.items()]
         heapq.heapify(self._due)
+        self.features = max(1, state.context.size + state.items.size)
+        self._arm_bytes = state.policy.arm_bytes
+        self._reserve()
+
+    def _reserve(self, always: bool = False) -> None:
+        """Have addresses for all arms that there may be, unless large models had to be moved."""
+        if always or self.state.n_arms * self._arm_bytes < _LITTLE:
+            with contextlib.suppress(MemoryError):  # then arrays grow as arms come
+                self.state.policy.make_room(max(0, self._most_arms - self.state.n_arms))
+
+    @property
+    def _most_arms(self) -> int:
+        limits = self._limits
+        return min(limits.max_arms, limits.max_arm_bytes // self._arm_bytes)
 
     @property
     def config(self) -> wire.SpaceConfig:
@@ -124,6 +128,7 @@ class Space:
         Step by step for all, and not one after the other: so the code and the tables that a step
         needs are still in the processor's cache for the next one.
         """
+        requests = self._within_limits(requests)
         x = self._encode_contexts(requests)
         sound = [one for one in requests if one.error is None]
         self._choose_all(sound, x, at)
@@ -143,6 +148,47 @@ class Space:
             seq += 1
         return rows
 
+    def _check_values(self, request: DecisionRequest) -> None:
+        most, n = self._limits.max_values, len(request.body.candidates)
+        if n * self.features > most:
+            raise LimitError(
+                f"$.candidates must be at most {most} candidates times features (max_values), "
+                f"got {n} times {self.features}."
+            )
+
+    def check_batch(self, bodies: list[wire.DecisionBody]) -> None:
+        """Raise if a batch is more than one request may have decided."""
+        most, n = self._limits.max_batch_values, sum([len(body.candidates) for body in bodies])
+        if n * self.features > most:
+            raise LimitError(
+                f"$.decisions must be at most {most} candidates times features in all "
+                f"(max_batch_values), got {n} times {self.features}."
+            )
+
+    def work(self, body: wire.DecisionBody) -> float:
+        """About how many microseconds a decision takes."""
+        each = 1.0 + self.features * self.features / 1000
+        if self.needs_room(body):  # as if all arms were new
+            each += self._arm_bytes / 3000
+        if self.state.policy.randomised:  # how likely the draw was
+            each += 10.0 + 4.0 * self.features
+        return 20.0 + len(body.candidates) * each
+
+    def _within_limits(self, requests: list[DecisionRequest]) -> list[DecisionRequest]:
+        """Those that are not refused for their size, or because too many wait already."""
+        most, waiting = self._limits.max_waiting, len(self.state.pending)
+        room, largest = max(0, most - waiting), self._limits.max_values // self.features
+        if len(requests) <= room and all(len(r.body.candidates) <= largest for r in requests):
+            return requests
+        for one in requests[room:]:
+            one.error = FullError(
+                f"at most {most} decisions of {self.name} may wait for a reward (max_waiting), "
+                f"got {waiting} that do."
+            )
+        for one in requests[:room]:
+            _try(self._check_values, one)
+        return [one for one in requests if one.error is None]
+
     def _encode_contexts(self, requests: list[DecisionRequest]) -> F64:
         """The vectors of those that have no error."""
         encode = self.state.context
@@ -158,9 +204,9 @@ class Space:
         lists = [one.body.candidates for one in requests]
         ranked = state.rank_many(x, lists)
         for i, one in enumerate(requests):
-            arms = len(state.policy.arms) if ranked[i] is None else 0
+            arms = state.n_arms if ranked[i] is None else 0
             _try(self._choose, one, ranked[i], at)
-            if arms and len(state.policy.arms) != arms:  # those that follow may know them now
+            if arms and state.n_arms != arms:  # those that follow may know them now
                 ranked[i + 1 :] = state.rank_many(x[i + 1 :], lists[i + 1 :])
 
     def _choose(self, request: DecisionRequest, ranked: Any, at: int) -> None:
@@ -171,14 +217,19 @@ class Space:
             ids, features = self._split(ids)
             # what cannot be logged must change nothing: it is tried before anything is touched
             check_loggable(key, body.context, ids, features)
+            self._check_new(ids)
             state.add_arms(ids, features)
             ranked = state.rank(request.x, ids)
         order, numbers = ranked
         wanted = order[0]
-        place, mode, chance = self._draw(key, wanted, len(ids))
+        place, mode = self._draw(key, wanted, len(ids))
+        drawn = None
+        if state.policy.randomised:
+            drawn = float(state.chances(request.x, ids)[place])
+        chance = probability(state.config, place, wanted, len(ids), drawn)
         request.row = log_rows.DecisionRow(
             key, body.context, ids, features, place, chance, mode, body.deferred,
-            at + self._wait, wanted, request.digest, state.version, order, numbers,
+            at + self._wait, wanted, request.digest, state.version, order, numbers, drawn,
         )  # fmt: skip
 
     def _encode_answer(self, request: DecisionRequest) -> None:
@@ -192,17 +243,52 @@ class Space:
         full = [c.__class__ is wire.Candidate for c in candidates]
         ids = [c.id if f else c for c, f in zip(candidates, full, strict=True)]
         if len(set(ids)) != len(ids):
-            twice = next(i for i, arm in enumerate(ids) if arm in ids[:i])
+            first: dict[str | int, int] = {}
+            twice = next(i for i, arm in enumerate(ids) if first.setdefault(arm, i) != i)
             raise InvalidInputError(f"$.candidates[{twice}] must not repeat, got {ids[twice]!r}.")
         if not self.state.items.size or not any(full):
             return ids, None
         return ids, [c.features if f else None for c, f in zip(candidates, full, strict=True)]
 
-    def _draw(self, key: str, wanted: int, n: int) -> tuple[int, wire.Mode, float]:
-        """Which candidate is shown, why, and how likely that was."""
+    def _check_new(self, ids: list[str | int]) -> None:
+        """Raise if the arms that are new among these are more than the space may hold."""
+        state, limits = self.state, self._limits
+        arms = state.n_arms + state.count_new(ids)
+        if arms == state.n_arms:
+            return
+        most, once = self._most_arms, limits.max_new_arm_bytes // self._arm_bytes
+        if arms > most:
+            by = "max_arms" if most == limits.max_arms else "max_arm_bytes"
+            raise LimitError(
+                f"$.candidates must leave {self.name} with at most {most} arms ({by}), "
+                f"got {arms} with those that are new: retire some first."
+            )
+        if arms - state.n_arms > max(1, once):
+            raise LimitError(
+                f"$.candidates must bring at most {once} new arms at a time (max_new_arm_bytes), "
+                f"got {arms - state.n_arms}."
+            )
+
+    def needs_room(self, body: wire.DecisionBody) -> bool:
+        """Whether a decision's arms, if new, need so much memory that it is got beforehand."""
+        return len(body.candidates) * self._arm_bytes > _LITTLE
+
+    def make_room(self, bodies: list[wire.DecisionBody], seconds: float) -> bool:
+        """Get memory for the new arms of decisions, for so long; False: call again."""
+        return self.state.policy.make_room(self.brings_new(bodies), seconds)
+
+    def brings_new(self, bodies: list[wire.DecisionBody]) -> int:
+        """How many arms of decisions are new; 0, too, if they are so many that it is refused."""
+        once = len(bodies) * (self._limits.max_new_arm_bytes // self._arm_bytes)
+        ids = {c.id if type(c) is wire.Candidate else c for body in bodies for c in body.candidates}
+        new = self.state.count_new(ids)
+        return new if new <= min(self._most_arms - self.state.n_arms, once) else 0
+
+    def _draw(self, key: str, wanted: int, n: int) -> tuple[int, wire.Mode]:
+        """Which candidate is shown, and why."""
         config = self.state.config
         if not (config.shadow or config.holdback or config.explore):
-            return wanted, "policy", 1.0
+            return wanted, "policy"
         u, v, w = draws(config.seed, key)
         any_place = min(int(w * n), n - 1)
         base = 0 if config.baseline == "first" else any_place
@@ -213,27 +299,36 @@ class Space:
             place, mode = base, "holdback"
         elif v < config.explore:
             place, mode = any_place, "explore"
-        return place, mode, probability(config, place, wanted, n)  # type: ignore[return-value]
+        return place, mode  # type: ignore[return-value]
 
     # -- rewards ------------------------------------------------------------------------------
 
     def reward(
         self, body: wire.RewardBody, seq: int, at: int
-    ) -> tuple[Row, RewardState, list[Change]]:
-        """Take a reward for a decision that is known to exist."""
+    ) -> tuple[Row | None, RewardState, list[Change]]:
+        """Take a reward for a decision that is known to exist; no row if it need not be logged."""
+        rules = self.config.rewards
+        value = self.guard.in_range(body.value, rules)
         waiting = self.state.pending.get(body.decision_id)
-        row = log_rows.RewardRow(body.decision_id, body.value, _KEPT, None, body.reward_id)
+        row = log_rows.RewardRow(body.decision_id, value, _KEPT, None, body.reward_id)
         if waiting is None or (at >= waiting.due and not waiting.deferred):
             again = body.reward_id is not None and self._learnt.get(row.id) == body.reward_id
             row.state = _DUPLICATE if again else _LATE
         elif body.reward_id is not None and body.reward_id in (waiting.seen or ()):
             row.state = _DUPLICATE
-        elif self.config.rewards.combine == "earliest":
+        elif rules.combine == "earliest":
             if waiting.count:
                 row.state = _DUPLICATE
             elif not waiting.deferred:
-                row.state, row.learn = _LEARNT, body.value
+                row.state, row.learn = _LEARNT, value
                 self._remember(row.id, body.reward_id)
+        elif waiting.count >= self._limits.max_rewards:
+            raise LimitError(
+                f"$.decision_id must have at most {self._limits.max_rewards} rewards to be summed "
+                f"(max_rewards), got one more for {row.id!r}."
+            )
+        if row.state in _WITHOUT_EFFECT and not self.guard.logs(row.id):
+            return None, row.state, []
         logged = to_bytes(_encode, row)
         changes = self.state.apply_body(seq, at, row)
         return Row(seq, at, self.number, _REWARD, None, logged), row.state, changes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from whim.serve import wire
 from whim.serve.log import rows as log_rows
 from whim.serve.log.rows import DECODERS, Change, FeatureValues, Kind, Raw, Row
 from whim.serve.state.policy import build
+from whim.serve.state.since_change import SinceChange
 from whim.serve.state.stats import Pending, Stats
 from whim.serve.wire import RewardState
 from whim.types import F64, ChangeEvent
@@ -57,6 +59,7 @@ class _Head(Struct):
     pending: dict[str, Pending]
     stats: bytes
     skipped: int
+    since_change: bytes = b""
 
 
 _decode_decision = msgspec.msgpack.Decoder(_LoggedDecision).decode
@@ -238,7 +241,9 @@ class SpaceState:
         waiting.total += row.value
         waiting.count += 1
         if row.reward_id is not None:
-            waiting.seen = [*(waiting.seen or ()), row.reward_id]
+            if waiting.seen is None:
+                waiting.seen = []
+            waiting.seen.append(row.reward_id)  # in place: a copy for each would be quadratic
         if state is _LEARNT:
             return self._close(seq, at, row.id, row.learn)
         return []
@@ -274,10 +279,12 @@ class SpaceState:
         x = None
         if self._contextual:
             x = np.frombuffer(b"".join(contexts)).reshape(len(arms), -1).copy()
-        before = self.policy.step
+        before, changed = self.policy.step, {}
         for event in self.policy.update_many(arms, x, np.array(rewards, np.float64)):
             i = event.step - before - 1  # the play that revealed it
             self._changes.append(self._change(seqs[i], ats[i], event))
+            changed[i] = event.arm if event.arm in self.stats.arms else None
+        self.stats.since_change.recount(changed, arms, rewards)
 
     # -- what live decisions share with the log's ---------------------------------------------
 
@@ -312,9 +319,22 @@ class SpaceState:
         for arm in rows:
             self._features[arm] = encoded[arm]
 
+    @property
+    def n_arms(self) -> int:
+        """How many arms are live."""
+        return len(self._arms)
+
+    def count_new(self, ids: Collection[Any]) -> int:
+        """How many of these arms are not live yet."""
+        return 0 if self._arms.issuperset(ids) else sum(arm not in self._arms for arm in ids)
+
     def rank(self, x: F64, ids: list[str | int]) -> tuple[list[int], list[float]]:
         """Places, best first; score, mean and width of each. A policy that draws moves on."""
         return self.policy.ranked(x if self._contextual else None, ids, draw=True)
+
+    def chances(self, x: F64, ids: list[str | int]) -> F64:
+        """How likely the policy itself is to choose each; what it has learnt decides."""
+        return self.policy.probabilities(x if self._contextual else None, ids)
 
     def rank_many(
         self, X: F64, lists: list[list[Any]]
@@ -332,8 +352,9 @@ class SpaceState:
     def to_bytes(self) -> tuple[bytes, bytes]:
         """Everything: what the service keeps, and the policy's own sealed state."""
         head = _Head(
-            self.seq, self.version, self.config, self.pending, self.stats.to_bytes(), self.skipped
-        )
+            self.seq, self.version, self.config, self.pending, self.stats.to_bytes(), self.skipped,
+            self.stats.since_change.to_bytes(),
+        )  # fmt: skip
         return msgspec.msgpack.encode(head), self.policy.to_bytes()
 
     @classmethod
@@ -344,14 +365,19 @@ class SpaceState:
         state.policy = from_bytes(policy, source="snapshot")
         state.pending, state.seq, state.skipped = stored.pending, stored.seq, stored.skipped
         state.stats = Stats.from_bytes(stored.stats)
+        state.stats.since_change = SinceChange.from_bytes(stored.since_change)
         state._start()
         return state
 
     def digest(self) -> str:
-        """Of every bit of state but ``seq``: equal states have equal digests."""
+        """Of every bit of state but ``seq``: equal states have equal digests.
+
+        Sums since a change are left out: a state that an earlier Whim wrote lacks them, and is
+        equal nevertheless.
+        """
         head, policy = self.to_bytes()
         rest = msgspec.msgpack.decode(head)
-        rest.pop("seq")
+        del rest["seq"], rest["since_change"]
         seal = hashlib.sha256(msgspec.msgpack.encode(rest, order="deterministic"))
         seal.update(policy)
         return seal.hexdigest()

@@ -5,13 +5,13 @@ Part of the state: the same rows give the same counts, and a restart loses none.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from whim.serve.state.since_change import SinceChange
 from whim.serve.wire import RewardState
 
 MICRO = 1_000_000
@@ -79,15 +79,6 @@ class ArmCounts(Struct, array_like=True):
         """Of the rewards."""
         return self.total / self.closed if self.closed else None
 
-    def interval(self) -> tuple[float | None, float | None]:
-        """95 % for the mean, by the normal distribution; none before there are two rewards."""
-        n = self.closed
-        if n < 2:
-            return None, None
-        mean = self.total / n
-        half = 1.96 * math.sqrt(max(self.squares - self.total * mean, 0.0) / (n - 1) / n)
-        return mean - half, mean + half
-
 
 class _Stored(Struct):
     width: int
@@ -116,6 +107,7 @@ class Stats:
         self.since: int | None = None
         self._trend_end = 0  # the first bin that the trends have no room for
         self.changed = 0  # when a change was last reported that no arm alone gave away
+        self.since_change = SinceChange()  # stored apart: older snapshots do not have it
 
     def _bin(self, at: int) -> Bin:
         key = at // self.width
@@ -201,6 +193,7 @@ class Stats:
             self.shadow[2] += weight
         if live:
             self._learnt(at, self.arms.get(waiting.arm) or self._arm(waiting.arm), learn)
+            self.since_change.add(waiting.arm, learn)
 
     def _learnt(self, at: int, arm: ArmCounts, learn: float) -> None:
         arm.closed += 1
@@ -252,11 +245,13 @@ class Stats:
             self.changed = at
         else:
             counts.changed = at
+        self.since_change.restart(None if counts is None else arm)
 
     def retired(self, arms: list[str | int]) -> None:
         """Arms have gone; one that comes again starts afresh."""
         for arm in arms:
             self.arms.pop(arm, None)
+        self.since_change.forget(arms)
 
     # -- what is shown ------------------------------------------------------------------------
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
 
+from whim.evaluate.anytime import anytime_rate
 from whim.serve import wire
 from whim.serve.log.reader import LogReader
 from whim.serve.state.space import Space
-from whim.serve.state.stats import ArmCounts
+from whim.serve.state.stats import ArmCounts, Stats
 
 _NEVER = ArmCounts()
 
@@ -29,10 +31,24 @@ class Info(Struct, kw_only=True):
     steps: int
 
 
+class RateView(Struct, kw_only=True):
+    """A mean reward over ``plays`` with its 95 % interval, which holds however often it is read.
+
+    The ends are null until there are enough rewards for one.
+    """
+
+    plays: int
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
 class ArmView(Struct, kw_only=True):
     """An arm: how often shown and learnt, its mean reward with a 95 % interval, its trend.
 
-    ``trend`` is the mean reward in equal spans of time, the last one now.
+    ``mean``, ``low`` and ``high`` are over all rewards, ``since_change`` over those after its last
+    change: null if none was detected. ``trend`` is the mean reward in equal spans of time, the last
+    one now.
     """
 
     arm: str | int
@@ -43,6 +59,7 @@ class ArmView(Struct, kw_only=True):
     high: float | None
     trend: list[float | None]
     last_change_at: str | None
+    since_change: RateView | None = None
 
 
 class ChangeView(Struct, kw_only=True):
@@ -77,6 +94,24 @@ def moment(at: int) -> str:
     return datetime.fromtimestamp(at / 1e6, UTC).isoformat(timespec="milliseconds")
 
 
+def _rate(n: int, total: float, squares: float) -> RateView:
+    value, low, high = anytime_rate(n, total, squares)
+    if not math.isfinite(low):
+        return RateView(plays=n, mean=value if n else None, low=None, high=None)
+    return RateView(plays=n, mean=value, low=low, high=high)
+
+
+def arm_rates(stats: Stats, arm: str | int) -> tuple[RateView, RateView | None]:
+    """An arm's rate over all of its rewards, and over those since its last change, if it had one.
+
+    What the API and the dashboard show of an arm is this.
+    """
+    counts = stats.arms.get(arm, _NEVER)
+    since = stats.since_change.sums(arm)
+    overall = _rate(counts.closed, counts.total, counts.squares)
+    return overall, None if since is None else _rate(*since)
+
+
 def arm_views(space: Space, limit: int | None = None) -> list[ArmView]:
     """The live arms of a space, those shown most first; the trends end with the last reward."""
     policy, stats = space.state.policy, space.state.stats
@@ -86,13 +121,14 @@ def arm_views(space: Space, limit: int | None = None) -> list[ArmView]:
     views = []
     for arm in arms[:limit]:
         counts = stats.arms.get(arm, _NEVER)
-        low, high = counts.interval()
+        rate, since = arm_rates(stats, arm)
         changed = max(counts.changed, stats.changed)
         views.append(
             ArmView(
-                arm=arm, decisions=counts.decisions, plays=policy.plays(arm), mean=counts.mean(),
-                low=low, high=high, trend=stats.trend(counts, at) if counts.trend else [],
-                last_change_at=moment(changed) if changed else None,
+                arm=arm, decisions=counts.decisions, plays=policy.plays(arm), mean=rate.mean,
+                low=rate.low, high=rate.high,
+                trend=stats.trend(counts, at) if counts.trend else [],
+                last_change_at=moment(changed) if changed else None, since_change=since,
             )
         )  # fmt: skip
     return views
@@ -104,7 +140,18 @@ def change_views(
     """Changes of a space after row ``since``, with the fields of ``ChangeView``."""
     version, names = space.state.version, space.state.context.names
     return [
-        {"seq": seq, "at": moment(at), "space": space.name, "version": version, **event}
-        | {"features": names if len(names) == len(event["theta_before"]) else []}
-        for seq, at, event in reader.changes(space.number, version, since, most)
+        change_fields(space.name, version, names, event)
+        for event in reader.changes(space.number, version, since, most)
     ]
+
+
+def change_fields(
+    space: str, version: int, names: list[str], change: tuple[int, int, dict[str, Any]]
+) -> dict[str, Any]:
+    """A change as it is stored, with the fields of ``ChangeView``; ``names`` of the features."""
+    seq, at, event = change
+    features = names if len(names) == len(event["theta_before"]) else []
+    at_text = moment(at)
+    return {"seq": seq, "at": at_text, "space": space, "version": version, **event} | {
+        "features": features
+    }

@@ -31,6 +31,7 @@ from whim.kernels.models.adaptive.state import (
 from whim.kernels.status import CHANGED, NO_CHANGE, TEST
 from whim.types import F64
 
+_SAME = 1e-9  # sums of a context's numbers that differ by less are the same
 _SURE = 0.95  # of the jump worlds' weight must lie after a change
 _JUMPY = 0.5  # and so much weight must be on jump worlds
 
@@ -65,13 +66,18 @@ def _as_click(shared: Shared, r: float) -> float:
 
 @inline
 def _watch(shared: Shared, x: F64) -> None:
-    """Which numbers of the context have always been the same."""
-    start = shared.start
-    for j in range(x.shape[0]):
+    """Which numbers of the context, and whether their sum, have always been the same."""
+    start, d, total = shared.start, x.shape[0], 0.0
+    for j in range(d):
+        total += x[j]
         if shared.sums[STEPS] == 0.0:
             start[0, j], start[1, j] = x[j], 1.0
         elif x[j] != start[0, j]:
             start[1, j] = 0.0
+    if shared.sums[STEPS] == 0.0:
+        start[0, d], start[1, d] = total, 1.0
+    elif abs(total - start[0, d]) > _SAME * abs(start[0, d]):
+        start[1, d] = 0.0
 
 
 # -- one play -----------------------------------------------------------------------------------

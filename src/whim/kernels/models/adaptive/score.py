@@ -86,12 +86,12 @@ def variance_of(state: State, slot: int) -> float:
 
 @part
 def with_constant(shared: Shared, x: F64, phi: F64) -> None:
-    """The context and a 1 for clicks, or 0 where x itself has always had a constant number."""
+    """The context and a 1 for clicks, or 0 where x has a constant: a number, or the sum of all."""
     d = x.shape[0]
     constant = 0.0
     if clicking(shared):
         constant = 1.0
-        for j in range(d):
+        for j in range(d + 1):
             if shared.start[1, j] > 0.0 and shared.start[0, j] != 0.0:
                 constant = 0.0
     for j in range(d):

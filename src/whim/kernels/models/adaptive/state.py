@@ -80,7 +80,7 @@ class Shared(NamedTuple):
     prior: F64
     sums: F64
     worlds: F64  # log evidence, probability
-    start: F64  # first context, then 1 where it has never been another
+    start: F64  # first context and its sum, then 1 where these have never been others
 
 
 class Ring(NamedTuple):
