@@ -54,10 +54,10 @@ def write_atomic(
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """A rename survives a power cut once its folder is on disk."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from whim.errors import InvalidInputError
-from whim.files import write_atomic
+from whim.files import sync_folder, write_atomic
 from whim.serve.http.keys import Keys
 from whim.serve.log.configs import config_histories
 from whim.serve.log.migrate import migrate
@@ -84,9 +84,9 @@ def backup(data: Path, to: Path, progress: Progress | None = None) -> Manifest:
             mode=0o600,
         )  # fmt: skip
         _check_contents(folder, rows, progress)
-        _sync(folder)
+        sync_folder(folder)
         folder.replace(to)
-    _sync(to.parent)
+    sync_folder(to.parent)
     return manifest
 
 
@@ -134,16 +134,6 @@ def _described(path: Path) -> File:
     return File(size, digest.hexdigest())
 
 
-def _sync(folder: Path) -> None:
-    """What was renamed survives a power cut once its folder is on disk."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 # -- checking and restoring -------------------------------------------------------------------
 
 
@@ -166,7 +156,7 @@ def restore(folder: Path, data: Path, progress: Progress | None = None) -> Manif
             for name in _FILES:  # the log last: without it there is no service's directory
                 if name in manifest.files:
                     (fresh / name).replace(data / name)
-            _sync(data)
+            sync_folder(data)
     finally:
         lock.release()
     return manifest
