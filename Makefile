@@ -30,6 +30,7 @@ run: $(RUN)
 	@$(BIN)/whim paper all --quick --out out/quick
 
 paper: $(RUN)
+	$(PIP) -q --no-compile --no-build-isolation -e '.[paper]'
 	@$(BIN)/whim paper all --out out/paper $(if $(DATA),--data $(DATA))
 
 # checks and the compiler beside each other, then the tests on both cores
@@ -85,13 +86,13 @@ figures: $(READY)
 	$(BIN)/python examples/regret_figure.py docs/images/regret.svg
 	$(BIN)/python examples/revisit_figure.py docs/images/revisit.svg
 
-# what the experiments need; bytecode is compiled on first import, not for all files
+# what the quick experiments need; bytecode is compiled on first import, not for all files
 $(RUN): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "whim needs Python 3.11 or newer, got $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) -q hatchling editables
-	$(PIP) --no-compile --no-build-isolation -e '.[paper]'
+	$(PIP) --no-compile --no-build-isolation -e '.[features,report,runs]'
 	@touch $@
 
 # everything: the service, the tools, the tests

@@ -35,6 +35,8 @@ print(json.dumps({
 """
 # a line of ``udu.learn``, which the kernel has compiled into itself
 OLD, NEW = b"gain = (r - predict(f, x)) / a", b"gain = (r - predict(f, x)) * a"
+# caches of kernels; and bytecode, which goes by time and size, of the file that is edited
+NOT_COPIED = shutil.ignore_patterns("kernels-*", "udu.*.pyc")
 OLD_MEAN, NEW_MEAN = 0.5, 2.0  # one reward of 1 at x = 1, a = 2
 
 
@@ -81,9 +83,8 @@ class Package:
         assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
 
 
-def _copy(root: Path) -> None:
-    source = Path(whim.__file__).parent
-    shutil.copytree(source, root / "whim", ignore=shutil.ignore_patterns("__pycache__"))
+def _copy(root: Path, **more: bool) -> None:
+    shutil.copytree(Path(whim.__file__).parent, root / "whim", ignore=NOT_COPIED, **more)
 
 
 @pytest.fixture(params=["chosen folder", "beside the sources"])
@@ -125,12 +126,7 @@ def test_another_version_installed_over_it_never_meets_old_code(tmp_path: Path) 
     assert package.run()["mean"] == NEW_MEAN
     for source in package.root.rglob("*.py"):
         source.unlink()
-    shutil.copytree(
-        Path(whim.__file__).parent,
-        package.root / "whim",
-        ignore=shutil.ignore_patterns("__pycache__"),
-        dirs_exist_ok=True,
-    )
+    _copy(package.root, dirs_exist_ok=True)
     assert package.run()["mean"] == OLD_MEAN
 
 
@@ -148,7 +144,9 @@ def test_without_a_writable_folder_kernels_are_compiled_and_work(tmp_path: Path)
 def test_where_the_sources_cannot_be_written_the_users_cache_is_used(tmp_path: Path) -> None:
     package = Package(tmp_path / "installed", None)
     _copy(package.root)
-    (package.callee.parent.parent / "__pycache__").write_text("")
+    folder = package.callee.parent.parent / "__pycache__"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.write_text("")
     home = tmp_path / "xdg"
     answer = package.run(XDG_CACHE_HOME=str(home))
     assert answer["mean"] == OLD_MEAN
@@ -169,7 +167,9 @@ pwd.getpwuid = nobody
 """
     assert package.run(nameless)["mean"] == OLD_MEAN
     shutil.rmtree(package.callee.parent.parent / "__pycache__")
-    (package.callee.parent.parent / "__pycache__").write_text("")
+    folder = package.callee.parent.parent / "__pycache__"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.write_text("")
     answer = package.run(nameless)
     assert (answer["mean"], answer["folder"]) == (OLD_MEAN, "None")
 

@@ -519,6 +519,33 @@ def test_many_requests_in_one_go_are_cut_off(locked: Locked) -> None:
             raise ConnectionError  # or closed without a reset
 
 
+def test_a_stream_ends_with_its_caller_whatever_waits_behind_it(locked: Locked) -> None:
+    """A second request on the same connection made it keep its place for ever."""
+    token = locked.tokens["admin"].encode()
+    head = b" HTTP/1.1\r\nhost: localhost\r\nx-api-key: " + token + b"\r\n"
+    stream = b"GET /v1/spaces/news/changes/stream" + head + b"\r\n"
+    post = b"POST /v1/spaces" + head + b"content-length: 9\r\n\r\n"  # whose body never comes
+
+    def listen() -> tuple[socket.socket, bytes]:
+        link = socket.create_connection(("127.0.0.1", locked.port), 10)
+        link.sendall(stream)
+        return link, link.recv(65536)
+
+    listening = [listen() for _ in range(12)]  # half of the connections
+    assert all(reply.startswith(b"HTTP/1.1 200 ") for _, reply in listening)
+    link, reply = listen()
+    link.close()
+    assert reply.startswith(b"HTTP/1.1 429 ")
+    for i, (link, _) in enumerate(listening):
+        link.sendall(post if i else stream)
+        link.close()
+    until = time.monotonic() + 10
+    while not reply.startswith(b"HTTP/1.1 200 "):
+        assert time.monotonic() < until
+        link, reply = listen()
+        link.close()
+
+
 def test_what_is_not_http_gets_the_one_shape_of_errors(locked: Locked) -> None:
     reply, _ = raw(locked, b"\x16\x03\x01 what\r\n\r\n")
     assert reply.startswith(b"HTTP/1.1 400 ")

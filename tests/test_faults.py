@@ -27,11 +27,13 @@ from tests.crashes import CONFIG, SPACE, Service, Told, check, children, kills, 
 from whim.cli.app import app
 from whim.serve.app import make
 from whim.serve.http.service import Service as LiveService
+from whim.serve.jobs.tasks import Tasks
 from whim.serve.jobs.worker import Task, Worker, WorkerError
 from whim.serve.log.configs import open_spaces
 from whim.serve.log.store import LogReader
 from whim.serve.server import _loop
 from whim.serve.settings import Settings
+from whim.serve.state.engine import Engine
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs limits and mounts of Linux")
 PATH = f"/v1/spaces/{SPACE}"
@@ -311,12 +313,19 @@ def test_snapshots_that_are_damaged_are_done_without(
         path.unlink()
         if damage == "directory":
             path.mkdir()
-    with start(data, snapshots=0.3) as made:
-        stats = made.ask("GET", f"{PATH}/stats")[1]
-        assert stats["counts"]["decisions"] == len(sound[1].decisions)
-        wait_for(lambda: rebuilt(data)["snapshot"])  # a new one
-        assert made.stop() == 0
-        assert "Traceback" not in "".join(made.said)
+    if damage == "middle":  # one of them by the service itself
+        with start(data, snapshots=0.3) as made:
+            stats = made.ask("GET", f"{PATH}/stats")[1]
+            assert stats["counts"]["decisions"] == len(sound[1].decisions)
+            wait_for(lambda: rebuilt(data)["snapshot"])  # a new one
+            assert made.stop() == 0
+            assert "Traceback" not in "".join(made.said)
+    else:
+        engine = Engine(data)
+        assert engine.space(SPACE).state.digest() == sound[2]
+        number, row = engine.in_force(SPACE)
+        engine.close()
+        Tasks(data).do(Task("snapshot", number, row), lambda share: None)
     found = rebuilt(data)
     assert found["equal"]
     assert found["digest"] == sound[2]

@@ -20,7 +20,7 @@ from schemathesis import GenerationMode
 from tests import fuzzing
 from tests.crashes import Service
 
-EXAMPLES = 8
+EXAMPLES = 5
 SPACE = f"/v1/spaces/{fuzzing.SPACE}"
 PLACES = {
     "decide": ("POST", f"{SPACE}/decisions"),

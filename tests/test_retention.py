@@ -15,11 +15,11 @@ from whim.serve.jobs.export import export
 from whim.serve.jobs.history import History
 from whim.serve.jobs.trim import Trimmed
 from whim.serve.jobs.trim import trim as trim_log
+from whim.serve.log.base import read_base, remains
 from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import Kind
-from whim.serve.state.base import begin, read_base, remains
 from whim.serve.state.engine import Engine
-from whim.serve.state.recovery import Rebuilt
+from whim.serve.state.recovery import Rebuilt, begin, state_of
 from whim.serve.state.space_state import SpaceState
 
 __all__ = ["clock", "engine"]  # fixtures
@@ -71,7 +71,7 @@ def test_base_and_rest_are_the_live_state_bit_for_bit(engine, clock, kind):
         base, upto = base_of(engine, "s")
         assert upto == base.seq == found.seq
         assert {row.seq for row in left if row.seq <= upto and row.kind > Kind.BUILT} == base.kept
-        waiting = base.state().pending
+        waiting = state_of(base).pending
         assert {row.key for row in left if row.seq in base.kept} == waiting.keys()
         assert [row for row in whole if row.seq > upto] == [r for r in left if r.seq > upto]
         assert max(r.at for r in whole if r.seq <= upto) < before

@@ -1,8 +1,8 @@
 """Whim: recommendations for people who change their minds.
 
 Contextual bandits that detect each change of interest, restart only what changed, and report it.
-Policies are here; ``whim.worlds``, ``whim.logs``, ``whim.simulate``, ``whim.replay``,
-``whim.testing``, ``whim.Client`` and ``whim.AsyncClient`` are loaded when first used.
+Policies are here, with ``whim.worlds``, ``whim.logs``, ``whim.simulate``, ``whim.replay``,
+``whim.testing``, ``whim.Client`` and ``whim.AsyncClient``; each is loaded when first used.
 """
 
 from __future__ import annotations
@@ -10,35 +10,56 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from whim import errors, policies
-from whim.policies import *  # noqa: F403
-from whim.types import ChangeEvent, Decision
-from whim.version import __version__
+from whim.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from whim import logs, testing, worlds
+    from whim import errors as errors
+    from whim import logs as logs
+    from whim import policies as policies
+    from whim import testing as testing
+    from whim import worlds as worlds
     from whim.client import AsyncClient as AsyncClient
     from whim.client import Client as Client
-    from whim.evaluate import replay, simulate
-
-__all__ = [
-    "ChangeEvent", "Decision", "__version__", "errors", "logs", "replay", "simulate", "testing",
-    "worlds", *policies.__all__,
-]  # fmt: skip
+    from whim.evaluate.replay import replay as replay
+    from whim.evaluate.simulate import simulate as simulate
+    from whim.policies import *  # noqa: F403
+    from whim.types import ChangeEvent as ChangeEvent
+    from whim.types import Decision as Decision
 
 _LATER = {
-    "AsyncClient": "whim.client",  # not in __all__: they need the extra "serve"
-    "Client": "whim.client",
+    "ChangeEvent": "whim.types",
+    "Decision": "whim.types",
+    "errors": "whim.errors",
     "logs": "whim.logs",
     "replay": "whim.evaluate",
     "simulate": "whim.evaluate",
     "testing": "whim.testing",
     "worlds": "whim.worlds",
 }
+_NOT_IN_ALL = {
+    "AsyncClient": "whim.client",  # they need the extra "serve"
+    "Client": "whim.client",
+    "policies": "whim.policies",
+    "types": "whim.types",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    """Load what is asked for: ``import whim`` alone does not wait for numba."""
+    if name == "__all__":
+        return sorted([*_LATER, "__version__", *_load("whim.policies").__all__])
+    path = _LATER.get(name) or _NOT_IN_ALL.get(name)
+    module = _load(path or "whim.policies")
+    if path is None and name not in module.__all__:
         raise AttributeError(f"module 'whim' has no attribute {name!r}")
-    module = importlib.import_module(_LATER[name])
-    return module if module.__name__ == f"whim.{name}" else getattr(module, name)
+    value = module if path == f"whim.{name}" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__getattr__("__all__")]
+
+
+def _load(name: str) -> Any:
+    return importlib.import_module(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from typing import Any
 
 from whim.errors import WhimError
@@ -33,6 +33,16 @@ def install(extra: str) -> str:
     "pip install 'whim-bandits[plot]'"
     """
     return f"pip install 'whim-bandits[{extra}]'"
+
+
+def require_all(extra: str, what: str) -> None:
+    """The same for all packages of an extra, which are looked for and not imported yet.
+
+    >>> require_all("cli", "The command line needs")
+    """
+    for package in EXTRAS[extra][1]:
+        if importlib.util.find_spec(package) is None:
+            raise WhimError(f"{what} {package}, which is not installed: {install(extra)}.")
 
 
 def require(package: str, extra: str, what: str) -> Any:

@@ -18,7 +18,9 @@ def paper(
     ] = "all",
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Fewer runs, shorter logs: minutes, not an hour."),
+        typer.Option(
+            "--quick", help="Fewer runs, shorter logs, no beyond/groups: minutes, not an hour."
+        ),
     ] = False,
     runs: Annotated[int | None, typer.Option(min=1, help="Runs, instead of the usual.")] = None,
     jobs: Jobs = -1,
@@ -55,7 +57,7 @@ def paper(
     if listed:
         typer.echo("\n".join(EXPERIMENTS))
         return
-    ids = select(experiment)
+    ids = select(experiment, quick=quick)
     out = out or Path("whim-paper-quick" if quick else "whim-paper")
     if data is None and os.environ.get("WHIM_DATA"):
         data = Path(os.environ["WHIM_DATA"])

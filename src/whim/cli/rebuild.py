@@ -69,7 +69,8 @@ def _compare(
     config_row: ConfigRow,
     advance: Callable[[int], None],
 ) -> dict[str, Any]:
-    from whim.serve.state.base import begin, read_base, rows_of
+    from whim.serve.log.base import read_base, rows_of
+    from whim.serve.state.recovery import begin
     from whim.serve.state.snapshots import peek
 
     snapshot = peek(data / "snapshots.db", number)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whim.extras import EXTRAS, require
+from whim.extras import require_all
 
 if TYPE_CHECKING:
     from whim.serve.settings import Settings
@@ -64,5 +64,4 @@ def _started(address: str, settings: Settings) -> None:
 
 def needed() -> None:
     """Refuse, with what to install, where the service's packages are missing."""
-    for package in EXTRAS["serve"][1]:
-        require(package, "serve", "The service needs")
+    require_all("serve", "The service needs")

@@ -20,6 +20,7 @@ from whim.worlds import World
 OURS, PAPERS, ORACLE = "Score test, default", "Paper's test, δ = 0.35", "Oracle"
 ADAPTIVE = "AdaptiveLinUCB, default"
 FORCED_GLR = "Forced exploration, GLR, restart"
+RIVERS = ("Page-Hinkley", "ADWIN")
 _WINDOWS = (500, 1000, 2000, 4000)
 _OTHER_SEEDS = 1_000_003  # added to the seed of the runs that are shown
 
@@ -43,8 +44,8 @@ class Competitor(NamedTuple):
     detects: bool = True
 
 
-def competitors(case: Case) -> dict[str, Competitor]:
-    """Every policy for a case, by label."""
+def competitors(case: Case, *, quick: bool = False) -> dict[str, Competitor]:
+    """Every policy for a case, by label; if quick, without those that need river."""
     some = _CLICKS if case.clicks else _REWARDS
     papers = {"window": 1000, "threshold": 0.025} if case.clicks else _PAPER
     ps, watched = _disjoint(whim.PSLinUCBDisjoint), _disjoint(whim.LinUCBWatched)
@@ -65,6 +66,8 @@ def competitors(case: Case) -> dict[str, Competitor]:
             lambda case, s: ForcedGLRMaker(_own(case) | {"clicks": case.clicks} | s), _FORCED
         ),
     }
+    if quick:
+        policies = {label: one for label, one in policies.items() if label not in RIVERS}
     if case.world.n_item_features:
         policies |= _with_features(case)
     return policies | {
@@ -85,17 +88,19 @@ def tune(
     runs: int,
     advance: Callable[[int], None],
     among: dict[str, Competitor] | None = None,
-    few: bool = False,
+    quick: bool = False,
 ) -> dict[str, dict[str, list[tuple[dict[str, Any], float, float]]]]:
     """By case and competitor: its settings with mean regret and false alarms per play, best first.
 
-    Of every competitor with more than one setting, unless ``among`` names others; with ``few``
+    Of every competitor with more than one setting, unless ``among`` names others; if quick
     only the first and a middle one of each grid.
     """
     tuned: dict[str, dict[str, list[tuple[dict[str, Any], float, float]]]] = {}
     for done, case in enumerate(cases):
-        choices = among or {b: r for b, r in competitors(case).items() if len(r.grid) > 1}
-        if few:
+        choices = among or {
+            b: r for b, r in competitors(case, quick=quick).items() if len(r.grid) > 1
+        }
+        if quick:
             choices = {
                 b: r._replace(grid=r.grid[:: (len(r.grid) + 1) // 2]) for b, r in choices.items()
             }

@@ -7,7 +7,7 @@ it comes; each competitor with the best of a few settings (see ``competitors``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import compress, product
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from whim.experiments.competitors import (
     ORACLE,
     OURS,
     PAPERS,
+    RIVERS,
     Case,
     Competitor,
     competitors,
@@ -38,7 +39,7 @@ _MAIN = "unit sphere, random users, each arm at its own times"
 _FIXED = "unit sphere, one user, each arm at its own times"
 # in the overview; the rest of them only in the tables of the worlds
 _SHORT = [
-    OURS, ADAPTIVE, PAPERS, "Paper's test, tuned", "CUSUM", "Page-Hinkley", "ADWIN", FORCED_GLR,
+    OURS, ADAPTIVE, PAPERS, "Paper's test, tuned", "CUSUM", *RIVERS, FORCED_GLR,
     "Sliding window", "LinUCB",
 ]  # fmt: skip
 _AT_RATES = "Score test, four rates"
@@ -96,7 +97,7 @@ def detection(options: Options) -> ExperimentResult:
         options,
         tries,
         options.stage("beyond/detection: settings", len(own)),
-        few=options.quick,
+        quick=options.quick,
     )
     advance = options.stage("beyond/detection", runs * len(chosen))
     results: dict[str, SimulationResult] = {}
@@ -105,7 +106,7 @@ def detection(options: Options) -> ExperimentResult:
         tried = tuned[case.like or case.title]
         made = {}
         settings[case.title] = {}
-        for label, competitor in competitors(case).items():
+        for label, competitor in competitors(case, quick=options.quick).items():
             best = tried[label][0][0] if label in tried else competitor.grid[0]
             made[label] = competitor.make(case, best)
             settings[case.title][label] = best
@@ -160,6 +161,8 @@ def _two(delays: Sequence[int]) -> str:
 def _table(case: Case, result: SimulationResult) -> Table:
     rows = []
     for label, competitor in competitors(case).items():
+        if label not in result.regret:
+            continue
         seen = total(result, label)
         cells = [
             share(seen), share(seen, seen.missed - seen.unplayed), share(seen, seen.unplayed),
@@ -214,9 +217,11 @@ def _overview(results: dict[str, SimulationResult]) -> Table:
         oracle = _regret(result, ORACLE)
         others = [label for label in result.regret if label.startswith("Paper's test, δ")]
         names = [others[0] if label == PAPERS else label for label in _SHORT]
-        cells = [f"{_regret(result, name) / oracle:.2f}" for name in names]
+        shown = [name in result.regret for name in names]
+        cells = [f"{_regret(result, name) / oracle:.2f}" for name in compress(names, shown)]
         rows.append([title, f"{oracle:,.0f}", *cells])
     columns = ["Paper's test, its δ" if label == PAPERS else label for label in _SHORT]
+    columns = list(compress(columns, shown))
     return Table(
         title="Regret, as a multiple of the oracle's",
         columns=["world", "oracle: regret", *columns],
@@ -229,7 +234,8 @@ def _overview(results: dict[str, SimulationResult]) -> Table:
 
 def _delays(result: SimulationResult, users: str) -> Figure:
     """Share of the changes followed by plays that were detected within so many of them."""
-    labels = [OURS, PAPERS, "Paper's test, tuned", "CUSUM", "Page-Hinkley", "ADWIN"]
+    labels = [OURS, PAPERS, "Paper's test, tuned", "CUSUM", *RIVERS]
+    labels = [label for label in labels if label in result.regret]
     curves = []
     most = max((p for label in labels for p in total(result, label).plays), default=1)
     x = np.unique(np.geomspace(1, max(most, 2), 80).astype(np.int64))
@@ -260,9 +266,10 @@ def _rates(case: Case, options: Options, runs: int) -> list[tuple[dict[str, Any]
 def _operating(tried: dict[str, Any], plays: int, oracle: float) -> Figure:
     """Regret against false alarms: the score test at some rates, each competitor's settings."""
     least = 0.5e4 / plays  # half an alarm in all runs: where none was raised
-    shown = [_AT_RATES, "Paper's test, tuned", "CUSUM", "Page-Hinkley", "ADWIN"]
     curves = []
-    for label in shown:
+    for label in (_AT_RATES, "Paper's test, tuned", "CUSUM", *RIVERS):
+        if label not in tried:
+            continue
         points = sorted((max(1e4 * rate, least), regret) for _, regret, rate in tried[label])
         curves.append(Curve(label, [x for x, _ in points], [y for _, y in points], style="points"))
     x = sorted({value for curve in curves for value in curve.x})
@@ -304,7 +311,7 @@ _DIFFERENCES = [
     "chosen for random users: nobody knows beforehand that nothing will change. The score "
     "test has its defaults.",
     "CUSUM, Page-Hinkley and ADWIN watch an arm's residuals or their squares, whichever was "
-    "better, and restart it from nothing; Page-Hinkley and ADWIN are river's.",
+    "better, and restart it from nothing; Page-Hinkley and ADWIN are river's (not with --quick).",
     "A change is detected by the first report of its arm before the arm changes again. "
     "Modified PSLinUCB, M-UCB, DenBand, dLinUCB and the GLR tests report and restart all arms at "
     "once: that is compared with the changes of all arms, and has no delay in plays.",

@@ -55,7 +55,9 @@ def orders(options: Options) -> ExperimentResult:
             click_rates.over_time(found, list(made), f"Click rate over time, {_ORDERS[order]}")
             for order, found in results.items()
         ],
-        headline=[("LastFM: AdaptiveLinUCB over LinUCB, α = 0.15", "–", said[0])],
+        headline=[("LastFM: AdaptiveLinUCB over LinUCB, α = 0.15", "–", said[0])]
+        if fmt.is_telling(gains["user"]) or not options.quick
+        else [],
     )
 
 

@@ -12,7 +12,12 @@ import sys
 from typing import Any
 
 import msgspec
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from whim.serve.http.problems import Failure, Problem
 from whim.serve.settings import Settings
@@ -61,8 +66,7 @@ class Connections:
         if not idle:
             self.refused += 1
             return False
-        # first those that never asked for anything: they are more likely to be a flood
-        min(idle, key=lambda one: (one.cycle is not None, one.since)).drop()
+        min(idle, key=lambda one: (one.worth, one.since)).drop()
         return True
 
 
@@ -70,6 +74,7 @@ class LimitedProtocol(HttpToolsProtocol):
     """A connection whose every phase has an end: headers, body, answer, and what is between."""
 
     limits: Connections
+    running: RequestResponseCycle | None = None  # of the request that is or was answered last
     since = 0.0  # when the phase began
     _headers = True  # whether a request's headers are awaited or being read
     _bytes = 0  # of the request so far; 0: nothing has come
@@ -88,9 +93,16 @@ class LimitedProtocol(HttpToolsProtocol):
         self._refuse(503, "connections", f"at most {most} connections at a time, please.")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Forget it; uvicorn tells the request that came last, which may wait behind another."""
         self.limits.open.discard(self)
         super().connection_lost(exc)
+        if self.running is not None and not self.running.response_complete:
+            self.running.disconnected = True
+            self.running.message_event.set()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self.running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, unless a request has more bytes than it may."""
@@ -152,12 +164,20 @@ class LimitedProtocol(HttpToolsProtocol):
     @property
     def is_serving(self) -> bool:
         """Whether a request is being answered."""
-        return self.cycle is not None and not self.cycle.response_complete
+        return self.running is not None and not self.running.response_complete
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is lost by closing it: no request has come whole."""
-        return not self.is_serving or self.cycle.more_body
+        """Whether no request that has come whole is lost by closing it."""
+        return self.running is None or self.running.response_complete or self.running.more_body
+
+    @property
+    def worth(self) -> int:
+        """Which of the idle ones to keep: one that never asked is more likely to be a flood's.
+
+        An answer that is not taken yet may still be, so such a connection goes last.
+        """
+        return (self.running is not None) + (self.transport.get_write_buffer_size() > 0)
 
     def check_time(self, now: float) -> None:
         """Close it if its phase takes too long."""
@@ -197,15 +217,17 @@ class LimitedProtocol(HttpToolsProtocol):
         """Say why, in the one shape of errors, and close; nothing is said amid another answer."""
         if self.transport.is_closing():
             return
-        if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
+        amid = self.is_serving and (self.running is not self.cycle or self.cycle.response_started)
+        if not amid:
             body = msgspec.json.encode(Failure(Problem(code, message)))
             self.transport.write(
                 STATUS_LINE[status] + b"content-type: application/json\r\ncontent-length: %d\r\n"
                 b"connection: close\r\n\r\n%b" % (len(body), body)
             )
-        if self.cycle is not None:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
+        for cycle in (self.running, self.cycle):
+            if cycle is not None:
+                cycle.disconnected = True
+                cycle.message_event.set()
         self.since = self.loop.time()
         self.transport.close()
 

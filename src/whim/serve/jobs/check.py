@@ -9,9 +9,9 @@ import contextlib
 import sqlite3
 from collections.abc import Callable
 
+from whim.serve.log.base import read_base
 from whim.serve.log.configs import config_histories
 from whim.serve.log.reader import LogReader, StoreError
-from whim.serve.state.base import read_base
 
 _OF_ROWS = 0.9  # of the progress; the rest is for the database's pages and indexes
 

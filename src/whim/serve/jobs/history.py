@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 from whim.errors import InvalidInputError
 from whim.serve import wire
+from whim.serve.log.base import read_base, rows_of
 from whim.serve.log.configs import config_histories
 from whim.serve.log.reader import LogReader, StoreError
 from whim.serve.log.rows import DECODERS, DecisionRow, Kind, Row
-from whim.serve.state.base import read_base, rows_of
 from whim.serve.state.encode import Encoder
+from whim.serve.state.recovery import state_of
 from whim.serve.state.space import NotFoundError
 from whim.serve.wire import RewardState
 from whim.types import F64
@@ -143,7 +144,7 @@ class History:
         if self.base is not None:  # what had come of them before the log begins
             batch = [
                 (key, 0, None, None, waiting.count, waiting.count, 0)
-                for key, waiting in self.base.state().pending.items()
+                for key, waiting in state_of(self.base).pending.items()
                 if waiting.count
             ]
         for row in self._rows(report, 0.0, 0.4):

@@ -22,10 +22,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from whim.serve.log.base import BaseBody, read_base, rows_of
 from whim.serve.log.configs import config_histories
 from whim.serve.log.reader import LogReader, StoreError
 from whim.serve.log.rows import DECODERS, ArmFeatures, ConfigRow, Kind
-from whim.serve.state.base import BaseBody, begin, read_base, rows_of
+from whim.serve.state.recovery import begin
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS base (

@@ -24,10 +24,10 @@ from whim.errors import InvalidInputError
 from whim.evaluate import Interval, Replayed, ReplayResult
 from whim.evaluate.estimates import Support, estimates
 from whim.serve import wire
+from whim.serve.log.base import read_base, rows_of
 from whim.serve.log.configs import open_spaces
 from whim.serve.log.reader import LogReader
 from whim.serve.log.rows import DECODERS, ArmFeatures, DecisionRow, Expiry, Kind, RewardRow
-from whim.serve.state.base import read_base, rows_of
 from whim.serve.state.drawing import probability
 from whim.serve.state.policy import draws
 from whim.serve.state.space import NotFoundError

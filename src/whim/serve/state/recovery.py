@@ -12,13 +12,14 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from whim.errors import WhimError
+from whim.errors import InvalidInputError, WhimError
+from whim.serve.log.base import Base, read_base, remains, rows_of
 from whim.serve.log.reader import LogReader, StoreError
 from whim.serve.log.rows import Change, ConfigRow, Raw
 from whim.serve.log.store import Packed
-from whim.serve.state.base import begin, read_base, remains, rows_of
 from whim.serve.state.snapshots import Snapshots
 from whim.serve.state.space_state import SpaceState
+from whim.serve.wire import SpaceConfig
 
 Progress = Callable[[int], None]
 
@@ -36,6 +37,30 @@ class Rebuilt(NamedTuple):
 
 
 _space = operator.itemgetter(2)
+
+
+def state_of(base: Base) -> SpaceState:
+    """What a base had learnt."""
+    state = SpaceState.from_bytes(base.body.head, base.body.policy)
+    state.seq = base.seq
+    return state
+
+
+def begin(base: Base | None, config: SpaceConfig, version: int) -> SpaceState:
+    """The state from which a space is replayed: its base, or nothing learnt.
+
+    What a base learnt is of one version. Another one learns from the rows that remain.
+    """
+    if base is not None and base.version == version:
+        return state_of(base)
+    state = SpaceState(config, version)
+    if base is not None and state.items.size:
+        for arm in base.body.arms:
+            try:
+                state.add_arms([arm.id], [arm.features], lenient=True)
+            except InvalidInputError:  # features of another kind than the space has now
+                continue
+    return state
 
 
 @contextlib.contextmanager

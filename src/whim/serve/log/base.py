@@ -1,6 +1,6 @@
 """The base of a space: what stands for rows that retention has removed, and the rows that remain.
 
-State is then computed from the base and the remaining rows. ``jobs.trim`` writes bases.
+``jobs.trim`` writes bases; ``state.recovery`` computes state from one and the remaining rows.
 """
 
 from __future__ import annotations
@@ -10,11 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from whim.errors import InvalidInputError
 from whim.serve.log.reader import LogReader
 from whim.serve.log.rows import ArmFeatures, Raw
-from whim.serve.state.space_state import SpaceState
-from whim.serve.wire import SpaceConfig
 
 
 class BaseBody(msgspec.Struct, array_like=True):
@@ -41,12 +38,6 @@ class Base(NamedTuple):
     body: BaseBody
     kept: frozenset[int]
 
-    def state(self) -> SpaceState:
-        """What it had learnt."""
-        state = SpaceState.from_bytes(self.body.head, self.body.policy)
-        state.seq = self.seq
-        return state
-
 
 def read_base(reader: LogReader, number: int) -> Base | None:
     """The base of a space, if rows of it were removed."""
@@ -56,23 +47,6 @@ def read_base(reader: LogReader, number: int) -> Base | None:
     seq, version, data = stored
     body = msgspec.msgpack.decode(data, type=BaseBody)
     return Base(seq, version, body, frozenset(body.kept))
-
-
-def begin(base: Base | None, config: SpaceConfig, version: int) -> SpaceState:
-    """The state from which a space is replayed: its base, or nothing learnt.
-
-    What a base learnt is of one version. Another one learns from the rows that remain.
-    """
-    if base is not None and base.version == version:
-        return base.state()
-    state = SpaceState(config, version)
-    if base is not None and state.items.size:
-        for arm in base.body.arms:
-            try:
-                state.add_arms([arm.id], [arm.features], lenient=True)
-            except InvalidInputError:  # features of another kind than the space has now
-                continue
-    return state
 
 
 def remains(seq: int, trimmed: int, base: Base | None) -> bool:
