@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -231,3 +232,42 @@ def test_the_writer_needs_nothing_of_whim():
     names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "msgspec" in names
     assert not {name for name in names if name.partition(".")[0] in ("whim", "numpy", "numba")}
+
+
+def test_what_a_long_reader_held_back_is_moved_beside_commits(tmp_path, monkeypatch):
+    """A commit after a backup of minutes would have moved all of it first."""
+    monkeypatch.setattr(log_writer, "_CHECKPOINT", 1)
+    monkeypatch.setattr(log_writer, "_MUCH", 1 << 20)
+    path = f"{(tmp_path / 'log.db').as_uri()}?mode=rwc"
+    log = log_writer._open(path)
+    checkpoints = log_writer.Checkpoints(log, path)
+
+    def commit(n):
+        first = log.execute("SELECT COALESCE(MAX(seq), 0) + 1 FROM log").fetchone()[0]
+        log_writer._write(log, [(first + i, 1, 1, 4, None, b"x" * 2000) for i in range(n)], [])
+        checkpoints.committed(2000 * n)
+
+    def waiting():
+        size = (tmp_path / "log.db-wal").stat().st_size
+        _, pages, moved = log.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        return pages - moved, size
+
+    commit(10)
+    assert (checkpoints.held_back, checkpoints.thread.ident) == (0, None)  # moved at once
+    reader = sqlite3.connect(path, uri=True, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT COUNT(*) FROM log").fetchone()
+    commit(1000)
+    assert checkpoints.held_back > 1 << 20
+    assert checkpoints.thread.ident is None
+    reader.close()
+    commit(10)
+    assert checkpoints.thread.ident is not None  # it is moved there
+    checkpoints.thread.join()
+    assert checkpoints.held_back == 0
+    assert waiting()[0] == 0
+    size = waiting()[1]
+    for _ in range(50):
+        commit(10)
+    assert waiting() == (0, size)  # it begins anew each time
+    log.close()

@@ -15,6 +15,7 @@ import socket
 import sqlite3
 import struct
 import sys
+import threading
 import zlib
 from collections.abc import Iterable
 from typing import Any
@@ -30,6 +31,9 @@ LENGTH = struct.Struct("<I")
 HEAD = struct.Struct("<qqqq")  # of a row, for its checksum
 CLOSE = b"\x92\x90\x90"  # no rows and no changes: put all in order, and end
 _PAGE = 8192  # bytes: several decisions with twenty candidates, where 4096 would hold three
+_CHECKPOINT = 8 << 20  # bytes of commits after which pages are moved, about
+_LEAST = 4 * _PAGE  # bytes that a commit writes however small it is
+_MUCH = 64 << 20  # bytes that are not moved between two commits
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS log (
@@ -58,8 +62,10 @@ def checksum(seq: int, at: int, space: int, kind: int, key: str | None, body: by
 def _open(path: str) -> sqlite3.Connection:
     """The database, made if it is not there, as one that can be written to."""
     log = sqlite3.connect(path, uri=True, isolation_level=None)
-    pragmas = f"page_size={_PAGE}", "journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"
-    for pragma in pragmas:
+    for pragma in (
+        f"page_size={_PAGE}", "journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000",
+        "wal_autocheckpoint=0",  # ``Checkpoints`` does it after the answer
+    ):  # fmt: skip
         log.execute(f"PRAGMA {pragma}")
     log.executescript(_SCHEMA)
     log.execute(
@@ -88,6 +94,45 @@ def _write(log: sqlite3.Connection, rows: Iterable[_Row], changes: Iterable[_Cha
         raise
 
 
+class Checkpoints:
+    """Pages go from the write-ahead log to the database once their commit has been answered.
+
+    A reader that takes minutes, a backup or the check of the log, holds them back. What has grown
+    meanwhile may take seconds to move, so a thread does that while commits go on; the few pages
+    that are left are moved between two commits, and then the write-ahead log begins anew.
+    """
+
+    def __init__(self, log: sqlite3.Connection, path: str) -> None:
+        self._log, self._path = log, path
+        self._since = 0  # bytes committed since the last attempt
+        self.held_back = 0  # bytes that it could not move
+        self.thread = threading.Thread()  # that moves much, or has done so
+
+    def committed(self, size: int) -> None:
+        """So many bytes were committed."""
+        self._since += size
+        if self._since < _CHECKPOINT or self.thread.is_alive():
+            return
+        self._since = 0
+        if self.held_back < _MUCH:
+            self._move(self._log)
+        else:
+            self.thread = threading.Thread(target=self._move_beside, daemon=True)
+            self.thread.start()
+
+    def _move_beside(self) -> None:
+        with (
+            contextlib.suppress(sqlite3.Error),
+            contextlib.closing(sqlite3.connect(self._path, uri=True)) as log,
+        ):
+            self._move(log)
+
+    def _move(self, log: sqlite3.Connection) -> None:
+        with contextlib.suppress(sqlite3.Error):  # a full disk: the next commit will say so
+            _, pages, moved = log.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self.held_back = (pages - moved) * _PAGE
+
+
 def _reply(link: socket.socket, reason: str) -> None:
     """That it went well, with no reason, or why it did not."""
     text = reason.encode("utf-8", "replace")
@@ -110,11 +155,14 @@ def work(path: str, link: socket.socket) -> None:
     except (sqlite3.Error, UnicodeDecodeError) as error:
         return _reply(link, str(error) or type(error).__name__)
     _reply(link, "")
+    checkpoints = Checkpoints(log, path)
     with link.makefile("rb", buffering=1 << 18) as stream:
         while (frame := _frame(stream)) is not None:
             reason = ""
             try:
                 if frame == CLOSE:
+                    if checkpoints.thread.is_alive():
+                        checkpoints.thread.join()
                     log.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                     log.close()
                 else:
@@ -122,6 +170,8 @@ def work(path: str, link: socket.socket) -> None:
             except Exception as error:  # of whatever kind: it must live to say so
                 reason = str(error) or type(error).__name__
             _reply(link, reason)
+            if frame != CLOSE:
+                checkpoints.committed(len(frame) + _LEAST)
 
 
 def lock_out_others(path: str) -> Any:
