@@ -30,7 +30,7 @@ from whim.serve.http.service import Service as LiveService
 from whim.serve.jobs.tasks import Tasks
 from whim.serve.jobs.worker import Task, Worker, WorkerError
 from whim.serve.log.configs import open_spaces
-from whim.serve.log.store import LogReader
+from whim.serve.log.store import LogReader, Store
 from whim.serve.server import _loop
 from whim.serve.settings import Settings
 from whim.serve.state.engine import Engine
@@ -375,6 +375,29 @@ def test_a_worker_whose_pipe_is_closed_is_replaced(
         await worker.close()
 
     with asyncio.Runner(loop_factory=_loop()) as runner:
+        runner.run(run())
+
+
+@pytest.mark.parametrize("factory", [asyncio.new_event_loop, _loop()], ids=["asyncio", "served"])
+def test_a_worker_that_is_closed_has_ended_even_if_the_closing_is_cancelled(
+    tmp_path: Path, factory: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """A service that stopped just as the check of its log was done left one behind."""
+    Store(tmp_path / "log.db").close()
+
+    async def run() -> None:
+        worker = Worker(tmp_path)
+        assert await worker.run(Task("verify")) == (None, [])
+        process = worker._process
+        assert process is not None
+        closing = asyncio.ensure_future(worker.close())
+        await asyncio.sleep(0)
+        assert closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert process.returncode == -signal.SIGKILL
+
+    with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(run())
 
 

@@ -135,7 +135,12 @@ class Worker:
         if process is not None and process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            ended = asyncio.ensure_future(process.wait())
+            try:
+                await asyncio.shield(ended)
+            except asyncio.CancelledError:
+                await ended  # a moment: nobody else would wait for it
+                raise
 
 
 # -- the child's side -------------------------------------------------------------------------
