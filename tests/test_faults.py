@@ -24,9 +24,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.crashes import CONFIG, SPACE, Service, Told, check, children, kills, no_more_room
+from tests.in_process import running
 from whim.cli.app import app
-from whim.serve.app import make
-from whim.serve.http.service import Service as LiveService
 from whim.serve.jobs.tasks import Tasks
 from whim.serve.jobs.worker import Task, Worker, WorkerError
 from whim.serve.log.configs import open_spaces
@@ -477,19 +476,7 @@ def test_kills_at_any_moment(tmp_path: Path) -> None:
 def test_a_clock_that_jumps_back_moves_nothing_back(tmp_path: Path) -> None:
     now = [1_800_000_000 * 10**9]
 
-    @contextlib.asynccontextmanager
-    async def served() -> Any:
-        host = LiveService(Settings(data=str(tmp_path / "data"), demo=False), clock=lambda: now[0])
-        transport = httpx.ASGITransport(make(host))
-        await host.start()
-        await host.opened.wait()
-        assert host.problem is None
-        try:
-            base = "http://localhost"
-            async with httpx.AsyncClient(transport=transport, base_url=base) as client:
-                yield client
-        finally:
-            await host.close()
+    settings = Settings(data=str(tmp_path / "data"), demo=False)
 
     async def closed(client: httpx.AsyncClient) -> int:
         counts = (await client.get(f"{PATH}/stats")).json()["counts"]
@@ -506,7 +493,7 @@ def test_a_clock_that_jumps_back_moves_nothing_back(tmp_path: Path) -> None:
 
     async def run() -> None:
         rules = {"wait_seconds": 60}
-        async with served() as client:
+        async with running(settings, lambda: now[0]) as (_, client):
             made = await client.post("/v1/spaces", json={**CONFIG, "rewards": rules})
             assert made.status_code == 201
             first = await decide(client, "one")
@@ -514,7 +501,7 @@ def test_a_clock_that_jumps_back_moves_nothing_back(tmp_path: Path) -> None:
             await decide(client, "two")
             assert await reward(client, "one") == "learnt"
             assert await decide(client, "one") == first
-        async with served() as client:  # and still back
+        async with running(settings, lambda: now[0]) as (_, client):  # and still back
             assert await decide(client, "one") == first
             await decide(client, "three")
             assert await reward(client, "two") == "learnt"

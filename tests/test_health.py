@@ -22,7 +22,7 @@ import pytest
 
 from tests.clocks import Clock
 from tests.crashes import SPACE, Service, children
-from whim.serve.app import make
+from tests.in_process import running
 from whim.serve.http.service import Service as LiveService
 from whim.serve.jobs.background import Background
 from whim.serve.jobs.worker import Task, WorkerDiedError, WorkerError
@@ -76,20 +76,12 @@ def filled(data: Path, rows: int, clock: Callable[[], int] = time.time_ns) -> No
 async def served(
     data: Path, clock: Callable[[], int] = time.time_ns, **settings: Any
 ) -> AsyncIterator[tuple[LiveService, httpx.AsyncClient]]:
-    """A service in this process, with a client of it."""
+    """A service with a space, in this process, and a client of it."""
     if not data.exists():
         filled(data, 0, clock)
     settings = {"demo": False, "personalizer_space": SPACE, **settings}
-    service = LiveService(Settings(data=str(data), **settings), clock=clock)
-    transport = httpx.ASGITransport(make(service))
-    await service.start()
-    await service.opened.wait()
-    assert service.problem is None
-    try:
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            yield service, client
-    finally:
-        await service.close()
+    async with running(Settings(data=str(data), **settings), clock) as both:
+        yield both
 
 
 def run(work: Callable[[], Any]) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,11 @@ from typer.testing import CliRunner
 
 from tests.captured import captured
 from tests.crashes import Service as Process
+from tests.in_process import running
 from whim.cli import demo
 from whim.cli.app import app as cli
 from whim.client import AsyncClient
 from whim.errors import WhimError
-from whim.serve.app import make
 from whim.serve.http.first_key import make_first_key
 from whim.serve.http.guard import refuse_open
 from whim.serve.http.keys import Keys
@@ -204,20 +203,6 @@ def test_proxies_need_keys(tmp_path: Path) -> None:
 # -- the application --------------------------------------------------------------------------
 
 
-@contextlib.asynccontextmanager
-async def living(data: Path, **settings: Any) -> AsyncIterator[tuple[Service, httpx.AsyncClient]]:
-    service = Service(load(None, data=data, demo=False, **settings))
-    transport = httpx.ASGITransport(make(service))
-    await service.start()
-    await service.opened.wait()
-    assert service.problem is None
-    try:
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            yield service, client
-    finally:
-        await service.close()
-
-
 Act = Callable[[Service, httpx.AsyncClient], Awaitable[None]]
 
 
@@ -228,7 +213,8 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Non
 
     def run(act: Act, **settings: Any) -> None:
         async def live() -> None:
-            async with living(tmp_path / "data", **settings) as (service, client):
+            loaded = load(None, data=tmp_path / "data", demo=False, **settings)
+            async with running(loaded, base_url="http://127.0.0.1") as (service, client):
                 await act(service, client)
 
         asyncio.run(live())
@@ -403,11 +389,12 @@ def test_a_change_that_cannot_be_delivered_is_seen_in_the_metrics(tmp_path: Path
             )  # fmt: skip
             running = asyncio.ensure_future(hooks.run())
             changes.append(change)
-            await asyncio.sleep(0.05)
-            assert hooks.lags() == {"a.example": 90.0}
-            status[0] = 204
-            await asyncio.sleep(0.1)
-            assert hooks.lags() == {"a.example": 0.0}
+            async with asyncio.timeout(30):
+                while hooks.lags() != {"a.example": 90.0}:
+                    await asyncio.sleep(0.01)
+                status[0] = 204
+                while hooks.lags() != {"a.example": 0.0}:
+                    await asyncio.sleep(0.01)
             running.cancel()
             await hooks.close()
 

@@ -148,8 +148,8 @@ class Metrics(Collector):
 
     def _of_spaces(self, engine: Engine) -> list[Metric]:
         by_space = ["space"]
-        guarded = CounterMetricFamily(
-            "whim_rewards_guarded_total",
+        limited = CounterMetricFamily(
+            "whim_rewards_limited_total",
             "Rewards refused or clipped by the range, or not logged, since the start.",
             labels=["space", "outcome"],
         )
@@ -163,11 +163,11 @@ class Metrics(Collector):
         for name, space in list(engine.spaces.items()):
             state, label = space.state, _label(name)
             for outcome, count in space.guard.counts.items():
-                guarded.add_metric([label, outcome], count)
+                limited.add_metric([label, outcome], count)
             changes.add_metric([label], self._changes.get(name, 0))
             waiting.add_metric([label], len(state.pending))
             arms.add_metric([label], len(state.policy.arms))
-        return [guarded, changes, waiting, arms]
+        return [limited, changes, waiting, arms]
 
     def _of_the_log(self, engine: Engine) -> list[Metric]:
         committed = engine.store.committed
