@@ -29,6 +29,7 @@ from whim.serve.log.rows import Kind
 from whim.serve.state.engine import Engine
 from whim.serve.state.limits import FullError, LimitError, Limits
 from whim.serve.state.recovery import rebuild
+from whim.serve.state.views import arm_views
 
 SECOND = 1_000_000_000
 SMALL = Limits(max_arms=6, max_waiting=5, max_values=40, max_rewards=3)
@@ -99,6 +100,32 @@ def test_a_space_holds_so_many_arms_and_says_so(engine: Engine) -> None:
     ask(engine, "s", ["a", "e", "f"])
     engine.retire_arms("s", ["a", "b"])
     ask(engine, "s", ["g", "h"])
+
+
+def test_arms_are_listed_in_slices_and_may_retire_meanwhile(roomy: Engine) -> None:
+    """20,000 of them held everybody else up for as long as it took."""
+    roomy.create("s", config())
+    ask(roomy, "s", list(range(100)))
+    between = 0
+
+    def slowly() -> Iterator[Any]:
+        for view in arm_views(roomy.space("s")):
+            time.sleep(0.001)
+            yield view
+
+    async def run() -> list[Any]:
+        nonlocal between
+        listing = asyncio.ensure_future(Turns().collect(slowly()))
+        while not listing.done():
+            await asyncio.sleep(0)
+            between += 1
+            if between == 3:
+                roomy.retire_arms("s", [99])
+        return await listing
+
+    views = asyncio.run(run())
+    assert between > 20  # of the 100 ms that it takes, others wait for 3 at a time
+    assert {view.arm for view in views} == set(range(99))
 
 
 def test_arms_are_also_limited_by_their_memory(tmp_path: Path) -> None:

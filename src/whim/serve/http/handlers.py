@@ -62,7 +62,7 @@ async def retire_space(service: Service, call: Call) -> None:
 async def list_arms(service: Service, call: Call) -> bodies.ArmList:
     """List the arms of a space."""
     space = service.engine.space(call.params["space"])
-    return bodies.ArmList(arm_views(space, call.query["limit"]))
+    return bodies.ArmList(await service.turns.collect(arm_views(space, call.query["limit"])))
 
 
 async def retire_arms(service: Service, call: Call) -> None:

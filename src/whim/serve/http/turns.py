@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -30,3 +31,19 @@ class Turns:
                 return work()
             finally:
                 await asyncio.sleep(0)
+
+    async def collect(self, items: Iterator[T]) -> list[T]:
+        """All that an iterator gives, slice by slice."""
+        found: list[T] = []
+
+        def take() -> bool:
+            until = time.perf_counter() + SLICE
+            for item in items:
+                found.append(item)
+                if time.perf_counter() > until:
+                    return True
+            return False
+
+        while await self.run(take):
+            pass
+        return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -112,26 +113,27 @@ def arm_rates(stats: Stats, arm: str | int) -> tuple[RateView, RateView | None]:
     return overall, None if since is None else _rate(*since)
 
 
-def arm_views(space: Space, limit: int | None = None) -> list[ArmView]:
-    """The live arms of a space, those shown most first; the trends end with the last reward."""
-    policy, stats = space.state.policy, space.state.stats
+def arm_views(space: Space, limit: int | None = None) -> Iterator[ArmView]:
+    """The live arms of a space, those shown most first; the trends end with the last reward.
+
+    Rows may be taken between two of them; an arm that was retired meanwhile is left out.
+    """
+    state = space.state  # also if another one serves before this ends
+    policy, stats = state.policy, state.stats
     now = max((c.trend[-1][0] for c in stats.arms.values() if c.trend), default=0)
     at = now * stats.trend_width
     arms: list[Any] = sorted(policy.arms, key=lambda a: -stats.arms.get(a, _NEVER).decisions)
-    views = []
     for arm in arms[:limit]:
+        if state.count_new((arm,)):
+            continue
         counts = stats.arms.get(arm, _NEVER)
         rate, since = arm_rates(stats, arm)
         changed = max(counts.changed, stats.changed)
-        views.append(
-            ArmView(
-                arm=arm, decisions=counts.decisions, plays=policy.plays(arm), mean=rate.mean,
-                low=rate.low, high=rate.high,
-                trend=stats.trend(counts, at) if counts.trend else [],
-                last_change_at=moment(changed) if changed else None, since_change=since,
-            )
+        yield ArmView(
+            arm=arm, decisions=counts.decisions, plays=policy.plays(arm), mean=rate.mean,
+            low=rate.low, high=rate.high, trend=stats.trend(counts, at) if counts.trend else [],
+            last_change_at=moment(changed) if changed else None, since_change=since,
         )  # fmt: skip
-    return views
 
 
 def change_views(
