@@ -14,6 +14,8 @@ def main() -> None:
 
     signal.signal(signal.SIGINT, note)
     try:
+        import numpy  # noqa: F401  # here, where what it makes of an interrupt is known
+
         from whim.cli import main as run
 
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -89,8 +89,9 @@ def fill(engine, clock, name, n, arms=("a", "b"), seed=0, change=None):
         clock.now += SECOND
         device = int(rng.integers(2))
         body = wire.DecisionBody(
-            candidates=list(arms), context={"<b>device</b>": ["phone", "desk"][device]}
-        )
+            candidates=list(arms), context={"<b>device</b>": ["phone", "desk"][device]},
+            decision_id=f"{seed}-{clock.now}",  # it decides what is explored
+        )  # fmt: skip
         answer = ANSWER.decode(engine.decide(name, body, b""))
         liked = arms[device if change is None or i < change else 1 - device]
         value = float(rng.random() < (0.9 if answer.arm == liked else 0.1))

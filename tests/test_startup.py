@@ -28,7 +28,7 @@ def _modules(code: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def imported() -> list[str]:
-    return _modules("import whim")
+    return _modules("import whim; whim.policies")
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,11 @@ def test_importing_whim_adds_little_to_numba(imported: list[str], numba: set[str
     assert "whim.policies" in own
     assert len(own) < 150
     assert len(others) < 60, others
+
+
+def test_importing_whim_waits_for_nothing() -> None:
+    """Policies, and numba with them, are loaded when they are first used."""
+    assert not {"numba", "numpy", "whim.policies"} & set(_modules("import whim"))
 
 
 LEAN = """

@@ -26,6 +26,7 @@ if sys.platform != "win32":
     import resource
 
 _EVERY = 0.5  # seconds between looks at all connections
+_MOMENT = 0.5  # seconds in which a connection is not idle yet, if another one is
 _PIPELINED = 32  # requests that may be sent before the answer to the first
 _OTHER_FILES = 64  # that the service itself needs: its log, its workers, a scrape
 _FEWEST = 16  # connections, however few files the system lets us have
@@ -66,7 +67,9 @@ class Connections:
         if not idle:
             self.refused += 1
             return False
-        min(idle, key=lambda one: (one.worth, one.since)).drop()
+        recent = asyncio.get_running_loop().time() - _MOMENT
+        # one that has just come may be about to ask
+        min(idle, key=lambda one: (one.since > recent, one.worth, one.since)).drop()
         return True
 
 
