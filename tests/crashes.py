@@ -16,7 +16,6 @@ import random
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -26,6 +25,7 @@ from typing import Any
 
 import msgspec
 
+from tests.forked import Forked
 from whim.serve.backup import backup, restore
 from whim.serve.log import rows
 from whim.serve.log.reader import LogReader
@@ -56,17 +56,12 @@ class Service:
     def __init__(self, data: Path, *more: str, port: int | None = None) -> None:
         self.port = free_port() if port is None else port
         self.data = data
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "whim", "serve", "--data", str(data), "--port", str(self.port),
-             *more],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        self.process = Forked("serve", "--data", str(data), "--port", str(self.port), *more)
         self.said: list[str] = []
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
     def _listen(self) -> None:
-        assert self.process.stderr is not None
         self.said.extend(self.process.stderr)
 
     def wait(self, seconds: float = 60) -> None:
@@ -95,7 +90,6 @@ class Service:
             self.process.send_signal(how)
         code = self.process.wait(30)
         self._listener.join(5)
-        assert self.process.stderr is not None
         self.process.stderr.close()
         return code
 
