@@ -277,15 +277,15 @@ _ARMS = Query("limit", 1000, 1, 100_000, "how many at most, those shown most fir
 
 ROUTES: list[Route] = [
     _post(_SPACE + "/decisions", decide, scope="decide", takes=wire.DecisionBody, gives=wire.Answer,
-          problems=(404, 409), tag="decisions"),
+          problems=(404, 409), tag="decisions", long="candidates"),
     _post(_SPACE + "/rewards", reward, scope="reward", takes=wire.RewardBody, gives=bodies.Rewarded,
           problems=(404,), tag="decisions"),
     _post(_SPACE + "/decisions/batch", decide_many, scope="decide", takes=bodies.Decisions,
           gives=bodies.Answers, problems=(404,), tag="decisions",
-          entries=lambda body: len(body.decisions)),
+          entries=lambda body: len(body.decisions), long="decisions"),
     _post(_SPACE + "/rewards/batch", reward_many, scope="reward", takes=bodies.Rewards,
           gives=bodies.Results, problems=(404,), tag="decisions",
-          entries=lambda body: len(body.rewards)),
+          entries=lambda body: len(body.rewards), long="rewards"),
     _post(_SPACE + "/decisions/{decision}/activate", activate, scope="decide",
           gives=bodies.Activated, problems=(404,), tag="decisions"),
     _get("/v1/spaces", list_spaces, gives=bodies.SpaceList, tag="spaces", several_spaces=True),

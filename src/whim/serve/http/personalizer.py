@@ -159,7 +159,7 @@ async def activate(service: Service, call: Call) -> None:
 _BASE = "/personalizer/v1.0"
 ROUTES: list[Route] = [
     Route("POST", _BASE + "/rank", rank, scope="decide", takes=RankRequest, gives=RankResponse,
-          status=201, problems=(404, 409), tag="personalizer"),
+          status=201, problems=(404, 409), tag="personalizer", long="actions"),
     Route("POST", _BASE + "/events/{event}/reward", reward, scope="reward", takes=RewardRequest,
           status=204, problems=(404,), tag="personalizer"),
     Route("POST", _BASE + "/events/{event}/activate", activate, scope="decide", status=204,

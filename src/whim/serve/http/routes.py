@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from whim.serve.http.guard import admit, charge, must_reach
 from whim.serve.http.problems import Failure, ProblemError, problem_of
+from whim.serve.http.sliced import SlicedDecoder
 from whim.serve.http.turns import LARGE
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Route(msgspec.Struct, frozen=True):
     tag: str = "whim"
     limited: bool = True  # by the rate of its caller
     entries: Callable[[Any], int] | None = None  # of a batch's body: each costs as one request
+    long: str | None = None  # the field of its body that may be a long list
     several_spaces: bool = False  # its handler keeps to those that the key is for
 
 
@@ -98,6 +100,7 @@ class Endpoint:
         self._decoders = {
             r.method: msgspec.json.Decoder(r.takes) for r in routes if r.takes is not None
         }
+        self._sliced = {r.method: SlicedDecoder(r.takes, r.long) for r in routes if r.long}
         self.methods = sorted(self.routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -149,15 +152,19 @@ class Endpoint:
         if route.takes is None:
             return await route.handler(service, call)
         raw = await read(headers, receive, service.settings.max_body, service.buffers)
-        decode = self._decoders[method].decode
+        decode, turns = self._decoders[method].decode, service.turns
         if len(raw) <= LARGE:
             call.body = decode(raw)
             if route.entries is not None:
                 charge(service, scope, key, route.entries(call.body))
-            return await route.handler(service, call)
+            with turns.first():
+                return await route.handler(service, call)
         with service.buffers.holding(len(raw)):  # until its turn has come
-            async with service.turns.large:
-                call.body = await service.turns.run(lambda: decode(raw))
+            async with turns.large:
+                if route.long:
+                    call.body = await self._sliced[method].decode(raw, turns)
+                else:
+                    call.body = await turns.run(lambda: decode(raw))
                 if route.entries is not None:
                     charge(service, scope, key, route.entries(call.body))
                 return await route.handler(service, call)

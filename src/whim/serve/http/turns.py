@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-SLICE = 0.003  # seconds after which others have their turn
+SLICE = 0.002  # seconds after which others have their turn
+_PATIENCE = 0.02  # seconds that a slice waits for small requests to be answered, at most
 LARGE = 1 << 16  # bytes of a body whose decoding is a slice of its own
 _LARGE_AT_ONCE = 4  # large requests in work: what they hold, in and out, is many times their size
 
@@ -17,16 +19,35 @@ _LARGE_AT_ONCE = 4  # large requests in work: what they hold, in and out, is man
 class Turns:
     """Slices of long work in the order in which they were asked for, with all else between them.
 
-    However many callers send large requests, each turn of the event loop holds one slice of them.
+    However many callers send large requests, each turn of the event loop holds one slice of them,
+    and a slice waits a while until no small request is under way: that one takes several turns, and
+    would meet a slice in each.
     """
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
+        self._small: set[asyncio.Task[Any] | None] = set()  # requests under way
         self.large = asyncio.Semaphore(_LARGE_AT_ONCE)
+
+    @contextlib.contextmanager
+    def first(self) -> Iterator[None]:
+        """Let a request go before slices, until it asks for one itself."""
+        task = asyncio.current_task()
+        self._small.add(task)
+        try:
+            yield
+        finally:
+            self._small.discard(task)
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run a slice; the next one, of whomever, begins in another turn of the loop."""
+        task = asyncio.current_task()
+        is_first = task in self._small  # of a request that is not long, as far as is known
+        self._small.discard(task)
         async with self._lock:
+            until = time.monotonic() + _PATIENCE
+            while self._small and not is_first and time.monotonic() < until:
+                await asyncio.sleep(0.001)
             try:
                 return work()
             finally:
