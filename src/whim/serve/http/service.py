@@ -218,7 +218,7 @@ class Service:
         return request
 
     def _decide(self) -> None:
-        """Decide what arrived, of large requests as much as fits a slice, and the rest later."""
+        """Decide what arrived, as much as fits a slice, and the rest later."""
         requests, by_space = self._requests, dict[str, list[DecisionRequest]]()
         left = SLICE * 1e6
         while requests and left > 0:
@@ -240,10 +240,11 @@ class Service:
 
     async def decided(self, name: str, body: wire.DecisionBody) -> bytes:
         """The answer to a decision, once it is safe."""
-        if self.needs_room(name, body):
-            async with self.room(name, [body]):
-                request = self.decide(name, body)
-                await request.token
+        if self._work(name, body) > SLICE * 1e6:
+            (request,) = [one async for one in self.decide_many(name, [body])]
+            if request.error is not None:
+                raise request.error
+            await self.commit(self.engine.sync)
         else:
             request = self.decide(name, body)
             await request.token
