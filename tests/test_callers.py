@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import http.client
 import json
 import socket
@@ -18,14 +19,17 @@ import pytest
 
 from tests.clocks import Clock
 from tests.crashes import Service, asked
+from tests.in_process import running
 from whim.errors import InvalidInputError
 from whim.serve import wire
 from whim.serve.http.keys import Keys
 from whim.serve.http.limits import Attempts, Rates
 from whim.serve.http.problems import ProblemError
 from whim.serve.http.routes import Buffers, read
+from whim.serve.http.service import Service as LiveService
 from whim.serve.http.turns import Turns
 from whim.serve.log.rows import Kind
+from whim.serve.settings import Settings
 from whim.serve.state.engine import Engine
 from whim.serve.state.limits import FullError, LimitError, Limits
 from whim.serve.state.recovery import rebuild
@@ -126,6 +130,31 @@ def test_arms_are_listed_in_slices_and_may_retire_meanwhile(roomy: Engine) -> No
     views = asyncio.run(run())
     assert between > 20  # of the 100 ms that it takes, others wait for 3 at a time
     assert {view.arm for view in views} == set(range(99))
+
+
+@pytest.mark.parametrize("n", [3, 3000], ids=["small", "large"])
+def test_refused_decisions_leave_no_work_to_the_collector(tmp_path: Path, n: int) -> None:
+    """It freed thousands of them at a time, and everybody waited."""
+
+    async def refused(service: LiveService) -> None:
+        for _ in range(30):
+            body = wire.DecisionBody(candidates=[*range(n), 0])
+            with pytest.raises(InvalidInputError, match="must not repeat"):
+                await service.decided("s", body)
+
+    async def run() -> int:
+        async with running(Settings(data=str(tmp_path / "data"), demo=False)) as (service, _):
+            await service.create("s", config())
+            await refused(service)
+            gc.collect()
+            gc.disable()
+            try:
+                await refused(service)
+                return gc.collect()
+            finally:
+                gc.enable()
+
+    assert asyncio.run(run()) < 30  # it was several for each
 
 
 def test_arms_are_also_limited_by_their_memory(tmp_path: Path) -> None:

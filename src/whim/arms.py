@@ -114,13 +114,18 @@ class ArmTable:
 
     def slots(self, ids: Sequence[object], name: str = "arms") -> I64:
         """The slots of live ids; the error names every unknown one."""
+        slots = self.slots_if_live(ids)
+        if slots is None:
+            raise self._unknown(ids, name)
+        return slots
+
+    def slots_if_live(self, ids: Sequence[object]) -> I64 | None:
+        """The same, and None if one is not: sooner than an error that names them."""
         try:
             slots = np.fromiter(map(self.slot_of.__getitem__, ids), np.int64, len(ids))
         except (KeyError, TypeError):
-            raise self._unknown(ids, name) from None
-        if self._has_bool(ids):
-            raise self._unknown(ids, name)
-        return slots
+            return None
+        return None if self._has_bool(ids) else slots
 
     def _has_bool(self, ids: Sequence[object]) -> bool:
         """Whether a bool was taken for an arm; it can be only if one is called 0 or 1."""

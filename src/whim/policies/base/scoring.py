@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whim import checks
-from whim.errors import InvalidInputError, UnknownArmError
+from whim.errors import InvalidInputError
 from whim.policies.base.arms import ArmArrays
 from whim.types import F64, I64, ArmId, Decision
 
@@ -244,9 +244,8 @@ class Scoring(ArmArrays, ABC):
 
     def _slots_of(self, lists: Sequence[list[ArmId]]) -> list[I64 | None]:
         """Slots of each list; None: it is not of live arms, each once."""
-        try:
-            flat = self._table.slots([*itertools.chain.from_iterable(lists)])
-        except (InvalidInputError, UnknownArmError):
+        flat = self._table.slots_if_live([*itertools.chain.from_iterable(lists)])
+        if flat is None:
             if len(lists) == 1:
                 return [None]
             return [slots for one in lists for slots in self._slots_of([one])]

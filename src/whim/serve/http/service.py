@@ -242,12 +242,19 @@ class Service:
         """The answer to a decision, once it is safe."""
         if self._work(name, body) > SLICE * 1e6:
             (request,) = [one async for one in self.decide_many(name, [body])]
-            if request.error is not None:
-                raise request.error
-            await self.commit(self.engine.sync)
+            waits = self.token()
+            if request.error is None:
+                self.engine.sync(waits)
+            else:
+                waits.set_exception(request.error)
         else:
             request = self.decide(name, body)
-            await request.token
+            waits = request.token
+        try:
+            await waits
+        finally:  # an error holds this frame; if that held the error, the collector had to come
+            request.token = request.error = None
+            del waits
         return request.answer
 
     def _work(self, name: str, body: wire.DecisionBody) -> float:
