@@ -68,20 +68,19 @@ def test_a_small_request_goes_before_slices() -> None:
             done += 1
 
         async def long() -> None:
-            with turns.first():  # nobody knew that it is long
-                for _ in range(30):
-                    await turns.run(work)
+            for _ in range(30):
+                await turns.run(work)
 
         async def small() -> int:
-            with turns.first():
-                before = done
-                for _ in range(6):  # turns of the event loop that a decision takes
-                    await asyncio.sleep(0)
-                return done - before
+            before = done
+            for _ in range(6):  # turns of the event loop that a decision takes
+                await asyncio.sleep(0)
+            return done - before
 
-        running = [asyncio.ensure_future(long()) for _ in range(2)]
+        # nobody knew that they are long
+        running = [asyncio.ensure_future(turns.first(long())) for _ in range(2)]
         await asyncio.sleep(0.005)
-        met = [await small() for _ in range(5)]
+        met = [await turns.first(small()) for _ in range(5)]
         await asyncio.gather(*running)
         return max(met), done
 
@@ -92,11 +91,7 @@ def test_slices_do_not_wait_for_ever() -> None:
     async def run() -> float:
         turns = Turns()
 
-        async def endless() -> None:
-            with turns.first():
-                await asyncio.sleep(3600)
-
-        other = asyncio.ensure_future(endless())
+        other = asyncio.ensure_future(turns.first(asyncio.sleep(3600)))
         await asyncio.sleep(0)
         began = time.monotonic()
         for _ in range(3):

@@ -157,8 +157,7 @@ class Endpoint:
             call.body = decode(raw)
             if route.entries is not None:
                 charge(service, scope, key, route.entries(call.body))
-            with turns.first():
-                return await route.handler(service, call)
+            return await turns.first(route.handler(service, call))
         with service.buffers.holding(len(raw)):  # until its turn has come
             async with turns.large:
                 if route.long:

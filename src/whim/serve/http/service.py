@@ -36,6 +36,7 @@ from whim.serve.state.policy import build
 from whim.serve.state.served import ServedChanges
 from whim.serve.state.space import DecisionRequest
 
+_TURN = 0.003  # seconds of small decisions that are made together
 _TICK = 0.25  # seconds: the longest that an ended waiting stays open
 _LAG_SECONDS = 0.1  # between looks at how late the event loop is
 _AT_ONCE = 100  # waitings that are ended before others have their turn
@@ -72,7 +73,7 @@ class Service:
         self._clock = clock
         self.streams = Streams(settings.max_connections // 2)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._requests: collections.deque[tuple[str, DecisionRequest]] = collections.deque()
+        self._requests: collections.deque[tuple[str, DecisionRequest, float]] = collections.deque()
         self._hooks: Webhooks | None = None
         self._safe_totals: list[Metric] = []  # of the last scrape
         self._one_scrape = asyncio.Lock()  # so that none shows less than one before it
@@ -206,7 +207,7 @@ class Service:
 
     # -- decisions and commits ----------------------------------------------------------------
 
-    def decide(self, name: str, body: wire.DecisionBody) -> DecisionRequest:
+    def _ask(self, name: str, body: wire.DecisionBody, work: float) -> DecisionRequest:
         """Have a decision made, together with all that arrive in this turn of the event loop.
 
         Its answer is there and safe when its token is done.
@@ -214,17 +215,17 @@ class Service:
         request = DecisionRequest.of(body, self._loop.create_future())
         if not self._requests:
             self._loop.call_soon(self._decide)
-        self._requests.append((name, request))
+        self._requests.append((name, request, work))
         return request
 
     def _decide(self) -> None:
-        """Decide what arrived, as much as fits a slice, and the rest later."""
+        """Decide what arrived, for some milliseconds at most, and the rest later."""
         requests, by_space = self._requests, dict[str, list[DecisionRequest]]()
-        left = SLICE * 1e6
+        left = _TURN * 1e6
         while requests and left > 0:
-            name, one = requests.popleft()
+            name, one, work = requests.popleft()
             by_space.setdefault(name, []).append(one)
-            left -= self._work(name, one.body)
+            left -= work
         if requests:
             self._loop.call_soon(self._decide)
         for name, some in by_space.items():
@@ -240,31 +241,24 @@ class Service:
 
     async def decided(self, name: str, body: wire.DecisionBody) -> bytes:
         """The answer to a decision, once it is safe."""
-        if self._work(name, body) > SLICE * 1e6:
+        if (work := self._work(name, body)) > SLICE * 1e6:
             (request,) = [one async for one in self.decide_many(name, [body])]
-            waits = self.token()
+            request.token = self.token()
             if request.error is None:
-                self.engine.sync(waits)
+                self.engine.sync(request.token)
             else:
-                waits.set_exception(request.error)
+                request.token.set_exception(request.error)
         else:
-            request = self.decide(name, body)
-            waits = request.token
+            request = self._ask(name, body, work)
         try:
-            await waits
+            await request.token
         finally:  # an error holds this frame; if that held the error, the collector had to come
             request.token = request.error = None
-            del waits
         return request.answer
 
     def _work(self, name: str, body: wire.DecisionBody) -> float:
         space = self.engine.spaces.get(name)
         return 0.0 if space is None else space.work(body)
-
-    def needs_room(self, name: str, body: wire.DecisionBody) -> bool:
-        """Whether a decision must be made inside of ``room``."""
-        space = self.engine.spaces.get(name)
-        return space is not None and space.needs_room(body)
 
     @contextlib.asynccontextmanager
     async def room(self, name: str, bodies: list[wire.DecisionBody]) -> AsyncIterator[None]:
@@ -285,7 +279,8 @@ class Service:
         self, name: str, bodies: list[wire.DecisionBody]
     ) -> AsyncIterator[DecisionRequest]:
         """Have a batch of decisions made, slice by slice; they are safe after another commit."""
-        self.engine.space(name).check_batch(bodies)
+        space = self.engine.space(name)
+        space.check_batch(bodies)
 
         def decide(some: list[wire.DecisionBody]) -> list[DecisionRequest]:
             requests = [DecisionRequest.of(body) for body in some]
@@ -299,7 +294,7 @@ class Service:
                 left -= self._work(name, bodies[at])
                 at += 1
             some = bodies[begun:at]
-            heavy = any(self.needs_room(name, body) for body in some)
+            heavy = any(space.needs_room(body) for body in some)
             async with self.room(name, some) if heavy else contextlib.nullcontext():
                 requests = await self.turns.run(functools.partial(decide, some))
             for one in requests:

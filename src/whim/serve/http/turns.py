@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -29,13 +28,12 @@ class Turns:
         self._small: set[asyncio.Task[Any] | None] = set()  # requests under way
         self.large = asyncio.Semaphore(_LARGE_AT_ONCE)
 
-    @contextlib.contextmanager
-    def first(self) -> Iterator[None]:
+    async def first(self, work: Awaitable[T]) -> T:
         """Let a request go before slices, until it asks for one itself."""
         task = asyncio.current_task()
         self._small.add(task)
         try:
-            yield
+            return await work
         finally:
             self._small.discard(task)
 
