@@ -117,7 +117,8 @@ class Service:
             engine, self.data, commit=self.commit, spawn=self._spawn,
             on_snapshot=self.metrics.snapshot,
         )  # fmt: skip
-        self.metrics.engine, self.metrics.check = engine, self._check_progress
+        self.metrics.engine = engine
+        self.metrics.check = lambda: self.background.check.progress
         # compiled before anybody is served: inside a request it would take too long
         configs = [engine.info(name).config for name in engine.names]
         if self.settings.demo and not engine.made:
@@ -191,9 +192,6 @@ class Service:
         if self.ready and self.engine.failed is not None:
             return str(self.engine.failed)
         return None
-
-    def _check_progress(self) -> float:
-        return self.background.check.progress
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
