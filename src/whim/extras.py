@@ -11,6 +11,7 @@ from whim.errors import WhimError
 EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cli": ("the command line", ("rich", "typer")),
     "logs": ("CSV, Parquet and Open Bandit files, tables as frames, saved results", ("polars",)),
+    "remote": ("files and logs in S3 and other stores", ("fsspec", "s3fs")),
     "runs": ("runs over several processes", ("joblib", "threadpoolctl")),
     "plot": ("figures", ("matplotlib",)),
     "report": ("HTML reports", ("jinja2", "matplotlib")),
@@ -21,6 +22,7 @@ EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("httptools", "httpx", "jinja2", "msgspec", "prometheus_client", "starlette", "structlog",
          "uvicorn"),
     ),
+    "postgres": ("the service over PostgreSQL", ("msgspec", "psycopg")),
     "cluster": ("runs on a dask cluster", ("dask", "distributed")),
     "ray": ("runs on a ray cluster", ("ray",)),
 }  # fmt: skip

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -29,8 +32,14 @@ Number: TypeAlias = int | None
 
 
 def convert(
-    sources: Annotated[list[Path], typer.Argument(help="Files or folders, read in this order.")],
-    to: Annotated[Path, typer.Option("--to", help="The log to make, such as r6a.whim.")],
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files, folders, patterns or addresses such as 's3://bucket/day=*/*.parquet', "
+            "read in this order."
+        ),
+    ],
+    to: Annotated[str, typer.Option("--to", help="The log to make, such as r6a.whim.")],
     format: Annotated[
         Text, typer.Option(help=f"{', '.join(_FORMATS)}. Default: auto-detected.")
     ] = None,
@@ -39,7 +48,15 @@ def convert(
         bool, typer.Option("--overwrite", help="Replace a log that is there already.")
     ] = False,
     jobs: Annotated[
-        Number, typer.Option(min=1, help="Threads that parse R6A and R6B. Default: 2.")
+        Number,
+        typer.Option(
+            help="Processes that convert parts; -1, the default, for one per core. For R6A and "
+            "R6B on this machine: threads that parse, 2 by default."
+        ),
+    ] = None,
+    engine: Annotated[str, typer.Option(help="Of parts: local, dask or ray.")] = "local",
+    address: Annotated[
+        Text, typer.Option(metavar="ADDRESS", help="Of the cluster, tcp://host:8786.")
     ] = None,
     logging: Annotated[
         Text,
@@ -59,7 +76,7 @@ def convert(
     arms: Annotated[
         Text, _column("Instead of that column: all (of the file), seen (so far), or a,b,c.")
     ] = None,
-    items: Annotated[Path | None, _column("A file with a row per arm.")] = None,
+    items: Annotated[Text, _column("A file with a row per arm.")] = None,
     item_id: Annotated[Text, _column("Its column of ids.")] = None,
     item_features: Annotated[Text, _column("Its features: a,b,c or f_*.")] = None,
     seed: Annotated[Number, _drawn("Seed of what is drawn.", 0)] = None,
@@ -74,12 +91,15 @@ def convert(
 ) -> None:
     """Read logged feedback into a log on disk, and show what was dropped and why.
 
-    If anything goes wrong, no incomplete log is left behind.
+    If anything goes wrong, no incomplete log is left behind. Several CSV or Parquet files, and
+    files at an address, are converted part by part: after Ctrl-C or an error the same command
+    resumes with the parts that are done.
     """
     from whim.cli.progress import bar
-    from whim.logs import FORMATS
+    from whim.errors import InvalidInputError
     from whim.logs.readers import convert as read
-    from whim.logs.readers import format_of
+    from whim.logs.readers import format_of, in_parts
+    from whim.logs.remote import expand
 
     flags: dict[str, Any] = {
         "logging": logging, "label": label, "arm": arm, "reward": reward, "time": time,
@@ -87,24 +107,47 @@ def convert(
         "candidates": candidates, "separator": separator, "items": items, "item_id": item_id,
         "context": _list(context), "item_features": _list(item_features), "seed": seed,
         "arms": arms if arms in ("all", "seen", None) else _list(arms), "n_others": n_others,
-        "min_ratings": min_ratings, "protocol": protocol, "jobs": jobs, "strict": strict or None,
+        "min_ratings": min_ratings, "protocol": protocol, "strict": strict or None,
     }  # fmt: skip
     options = {name: value for name, value in flags.items() if value is not None}
     options |= dict(_named(text) for text in option or [])
     kind = format_of(sources) if format is None else format
-    if kind in FORMATS[:2] and jobs is None:
-        options["jobs"] = 2
-    with bar(to.name, _size(sources), in_bytes=True) as advance:
-        done = 0
+    files, parts = expand(sources), in_parts(sources, kind)
+    if parts:
+        jobs = 1 if len(files) == 1 and engine == "local" else -1 if jobs is None else jobs
+        options["spread"] = _spread(jobs, engine, address)
+    elif engine != "local" or address is not None:
+        raise InvalidInputError("engine and address must come with several parts, got one file.")
+    elif jobs is not None or kind in ("r6a", "r6b"):
+        options["jobs"] = jobs or 2
+    try:
+        with bar(Path(to).name, sum(file.size or 0 for file in files), in_bytes=True) as advance:
+            done = 0
 
-        def more(n: int) -> None:
-            nonlocal done
-            done += n
-            advance(done)
+            def more(n: int) -> None:
+                nonlocal done
+                done += n
+                advance(done)
 
-        log = read(sources, to, format=kind, overwrite=overwrite, progress=more, **options)
+            log = read(sources, to, format=kind, overwrite=overwrite, progress=more, **options)
+    except KeyboardInterrupt:
+        if parts:
+            typer.echo(
+                f"stopped; what is done is in {to}.parts: the same command goes on", err=True
+            )
+        raise
     made = summary(log)
     typer.echo(json.dumps(made, indent=2, ensure_ascii=False) if as_json else _text(made))
+
+
+def _spread(jobs: int, engine: str, address: str | None) -> Callable[..., Any] | None:
+    """How parts are converted; ``None`` is one after the other, with finer progress."""
+    from whim.cli.progress import processes
+    from whim.evaluate import spread
+
+    if engine == "local" and address is None and processes(jobs, math.inf) == 1:
+        return None
+    return functools.partial(spread, jobs=jobs, engine=engine, address=address)
 
 
 def summary(log: Log) -> dict[str, Any]:
@@ -153,9 +196,3 @@ def _named(text: str) -> tuple[str, Any]:
         return name.replace("-", "_"), json.loads(value)
     except ValueError:
         return name.replace("-", "_"), value
-
-
-def _size(sources: list[Path]) -> int:
-    from whim.logs.sources import files_of
-
-    return sum(file.stat().st_size for file in files_of(sources))

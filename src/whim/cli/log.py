@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def log(
-    path: Annotated[Path, typer.Argument(help="A log, such as r6a.whim.")],
+    path: Annotated[str, typer.Argument(help="A log, such as r6a.whim, or its address.")],
     as_json: Json = False,
 ) -> None:
     """Describe a log: events, arms, time, rewards, pools, and what was dropped when it was made."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +15,9 @@ _WIDEST = 400  # cross features beyond which the usual policies leave the hybrid
 
 
 def replay(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="A log's folder, NAME.whim.")],
+    log: Annotated[
+        str, typer.Argument(metavar="LOG", help="A log's folder, NAME.whim, or its address.")
+    ],
     policy: Policies = None,
     logging: Logging = None,
     sample: Annotated[float, typer.Option(help="Share of the events to keep.")] = 1.0,

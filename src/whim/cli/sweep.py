@@ -35,7 +35,7 @@ def sweep(
         int | None, typer.Option(min=1, help="Steps of a run in a world. Default: 20000.")
     ] = None,
     log: Annotated[
-        Path | None, typer.Option(metavar="LOG", help="Replay this log instead of a world.")
+        str | None, typer.Option(metavar="LOG", help="Replay this log instead of a world.")
     ] = None,
     logging: Logging = None,
     sample: Annotated[
@@ -117,7 +117,7 @@ class _Work(NamedTuple):
 
 
 def _work(
-    world: str | None, of_world: dict[str, Any], log: Path | None, of_log: dict[str, Any]
+    world: str | None, of_world: dict[str, Any], log: str | None, of_log: dict[str, Any]
 ) -> _Work:
     from whim import logs
     from whim.cli import specs

@@ -22,6 +22,7 @@ from whim.evaluate.replay_result import UNKNOWN
 from whim.evaluate.simulate import run_once, sealed
 from whim.evaluate.simulation_result import columns
 from whim.logs import Log
+from whim.logs.columns import DIGEST
 from whim.policies import OracleRestart, Policy, policy
 from whim.worlds import (
     DriftingLinear,
@@ -126,20 +127,23 @@ def log_settings(
 
     The log is named by its place, a digest of its description and the time when it was written:
     one made anew under the same name is another, and results of the old one do not answer for it.
+    A log in a store is named by its address, from which each worker has a copy of its own, and by
+    the digests of its files.
     """
     folder = log.path.resolve()
     files = [*folder.glob("*.bin"), folder / "meta.json", folder / "arms.json"]
-    mark = {
-        "path": str(folder),
-        "digest": _digest(folder),
-        "written": max(file.stat().st_mtime_ns for file in files),
-    }
+    written = max(file.stat().st_mtime_ns for file in files)
+    if log.address is not None and (folder / DIGEST).exists():
+        written = 0  # when a copy came does not matter
+    mark = {"path": log.address or str(folder), "digest": _digest(folder), "written": written}
     how = plan(log, logging=logging, sample=sample, first=first)
     return {"log": mark, "logging": how.scheme, "sample": sample, "first": first}
 
 
 def _digest(folder: Path) -> str:
     parts = [(folder / name).read_bytes() for name in ("meta.json", "arms.json")]
+    if (folder / DIGEST).exists():
+        parts.append((folder / DIGEST).read_bytes())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
 
 

@@ -51,7 +51,7 @@ def warm_policy(policy: Policy, calls: Collection[str] = CALLS) -> None:
         if isinstance(inner, CompiledPolicy):
             inner._warm_finish(_slot(copy, decision.arm))
         if Z is None and inner is copy:
-            copy.ranked(X[0], arms, draw=True)
+            copy.preview(X[0], arms)
             if not copy.randomised:
                 copy.ranked_many(X, [arms, arms])
     if "batch" in calls:

@@ -1,6 +1,7 @@
 """``Log``: logged feedback in columns on disk, memory-mapped; ``open`` checks it first.
 
-A log is a folder: ``meta.json``, ``arms.json`` and one raw little-endian file per column.
+A log is a folder: ``meta.json``, ``arms.json`` and one raw little-endian file per column;
+``digest.json`` has the SHA-256 of each of them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from whim.errors import LogFileError
 from whim.types import F64, I64, ArmId
 
 FORMAT = 1
+DIGEST = "digest.json"
 LOGGING = ("uniform", "propensity", "full")
 COLUMNS = {
     "time": "<i8", "context": "", "pool": "<i4", "logged": "<i4", "reward": "<f8",
@@ -70,6 +72,8 @@ class Log:
         when the source does not say.
     meta
         All of ``meta.json``.
+    path, address
+        Its folder on this machine; and, of a log in a store, the address that it was opened by.
     """
 
     time: I64
@@ -86,6 +90,7 @@ class Log:
 
     def __init__(self, path: Path, meta: dict[str, Any], arms: list[ArmId]) -> None:
         self.path = path
+        self.address: str | None = None
         self.meta = meta
         self.arms = arms
         self.n_events: int = meta["n_events"]
@@ -142,6 +147,9 @@ def open(path: str | os.PathLike[str]) -> Log:
     The sizes of all files and the range of all numbers are checked, so that later loops can
     trust them; contexts and rewards are not read.
 
+    The log may be in a store that fsspec knows: ``open("s3://bucket/visits.whim")``. A copy of it
+    is then kept on this machine, by its digest, and used as long as the log there is the same.
+
     Raises
     ------
     LogFileError
@@ -157,6 +165,10 @@ def open(path: str | os.PathLike[str]) -> Log:
     >>> log.n_events, log.arms, log.event(0).shown
     (1, ['a', 'b'], 'b')
     """
+    if isinstance(path, str) and "://" in path:
+        from whim.logs.cached import open_cached
+
+        return open_cached(path)
     folder = Path(path)
     if not folder.is_dir():
         raise LogFileError(f"{folder} is no log: there is no such folder.")

@@ -97,6 +97,7 @@ def convert_table(
     strict: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
+    _part: bool = False,
 ) -> Log:
     """Read a CSV or Parquet file of labelled rows into a log with ``"full"`` rewards.
 
@@ -122,14 +123,7 @@ def convert_table(
     columns = columns_of(lazy, file)
     matching([label], columns, "label", file)
     if context is None:
-        others = [name for name in columns if name not in (label, time)]
-        names = _numeric(lazy, others, file)
-        left_out = [name for name in others if name not in names]
-        if not names:
-            raise InvalidInputError(
-                f"context must name at least one column: {file} has none of numbers besides the "
-                f"label {label!r}."
-            )
+        names, left_out = numeric([count_numbers(file, kind, label, time)], str(file), label)
     else:
         names, left_out = matching(context, columns, "context", file), []
     if label in names:
@@ -145,16 +139,24 @@ def convert_table(
         Table(file, kind, label, _REWARD, time, None, None, "|"),
         path, names=["constant", *names] if constant else names, matrix=matrix, arms="all",
         items=None, logging="full", strict=strict, overwrite=overwrite, progress=progress,
-        source={"reader": kind, "files": [file.name], "options": options},
+        part=_part, source={"reader": kind, "files": [file.name], "options": options},
     )  # fmt: skip
 
 
-def _numeric(lazy: pl.LazyFrame, names: list[str], file: Path) -> list[str]:
-    """The columns most of whose cells, of those that are not empty, are numbers."""
+# of a column: how many cells are not empty, and how many of them are numbers
+Counts = dict[str, tuple[int, int]]
+
+
+def count_numbers(file: Path, kind: str, label: str, time: str | None) -> Counts:
+    """Count the numbers in every column but the label and the time."""
     import polars as pl
 
+    lazy = scan(file, kind)
+    columns = columns_of(lazy, file)
+    matching([label], columns, "label", file)
+    names = [name for name in columns if name not in (label, time)]
     if not names:
-        return []
+        return {}
     there = [pl.col(name).count().alias(f"{i} there") for i, name in enumerate(names)]
     good = [
         pl.col(name).cast(pl.Float64, strict=False).count().alias(f"{i} good")
@@ -165,11 +167,28 @@ def _numeric(lazy: pl.LazyFrame, names: list[str], file: Path) -> list[str]:
                 for name in names]  # fmt: skip
     query = lazy.select(*there, *(g for g, fine in zip(good, castable, strict=True) if fine))
     counts = guarded(file, lambda: query.collect(engine="streaming")).row(0, named=True)
-    return [
-        name
-        for i, name in enumerate(names)
-        if castable[i] and 2 * counts[f"{i} good"] > counts[f"{i} there"]
-    ]
+    return {
+        name: (counts[f"{i} there"], counts.get(f"{i} good", -1)) for i, name in enumerate(names)
+    }
+
+
+def numeric(counts: Sequence[Counts], name: str, label: str) -> tuple[list[str], list[str]]:
+    """The columns most of whose cells, over all parts, are numbers; and the others.
+
+    >>> numeric([{"age": (2, 2), "city": (2, 0)}, {"age": (1, 0), "city": (1, 1)}], "a", "rain")
+    (['age'], ['city'])
+    """
+    names: list[str] = []
+    left_out: list[str] = []
+    for column in counts[0]:
+        there, good = (sum(count[column][i] for count in counts) for i in (0, 1))
+        (names if 2 * good > there else left_out).append(column)
+    if not names:
+        raise InvalidInputError(
+            f"context must name at least one column: {name} has none of numbers besides the "
+            f"label {label!r}."
+        )
+    return names, left_out
 
 
 def read_npz(file: Path) -> Labelled:

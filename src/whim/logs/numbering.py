@@ -54,7 +54,12 @@ class Numbering:
         Y: F64,
         n_events: int,
     ) -> npt.NDArray[np.int32]:
-        """The log's numbers for a block's pools, by event; new pools and items are written."""
+        """The log's numbers for a block's pools, by event; new pools and items are written.
+
+        They are those that one event at a time would get: a block during which something is
+        forgotten is halved until that happens between two events. So the log does not depend on
+        how events come in blocks.
+        """
         first = _first(pool, len(offsets) - 1)
         order = np.argsort(first, kind="stable")
         order = order[first[order] < len(pool)]  # a pool of no event is left out
@@ -63,19 +68,48 @@ class Numbering:
         within = np.arange(ends[-1]) - np.repeat(ends - sizes, sizes)
         local = members[np.repeat(offsets[order], sizes) + within]
         at = _first(local, len(item_arm))
+        used = np.argsort(at, kind="stable")
+        used = used[at[used] < len(local)]
+        named = [(item_arm[item], Y[item].tobytes()) for item in used.tolist()]
+        if len(pool) > 1 and not self._room_for_items(named):
+            return self._halves(pool, (offsets, members, item_arm, Y, n_events))
         item_of = np.full(len(item_arm), -1, "<i4")
-        for item in np.argsort(at, kind="stable").tolist():
-            if at[item] == len(local):
-                break
+        for item, (arm, key) in zip(used.tolist(), named, strict=True):
             event = n_events + int(first[order[np.searchsorted(ends, at[item], "right")]])
-            item_of[item] = self.item(item_arm[item], Y[item].tobytes(), event)
+            item_of[item] = self.item(arm, key, event)
         text = item_of[local].tobytes()
         bounds = (4 * ends).tolist()
         keys = [text[low:high] for low, high in zip([0, *bounds], bounds, strict=False)]
+        if len(pool) > 1 and not self._room_for_pools(keys):
+            return self._halves(pool, (offsets, members, item_arm, Y, n_events))
         pool_of = np.full(len(first), -1, np.int32)
         pool_of[order] = self.pools(keys)
         pools: npt.NDArray[np.int32] = pool_of[pool]
         return pools
+
+    def _halves(self, pool: npt.NDArray[Any], block: Sequence[Any]) -> npt.NDArray[np.int32]:
+        """``block`` for the first half of the events, then for the second."""
+        offsets, members, item_arm, Y, n_events = block
+        half = len(pool) // 2
+        first = self.block(pool[:half], offsets, members, item_arm, Y, n_events)
+        second = self.block(pool[half:], offsets, members, item_arm, Y, n_events + half)
+        return np.concatenate([first, second])
+
+    def _room_for_items(self, named: list[tuple[ArmId, bytes]]) -> bool:
+        """Whether these can be remembered without forgetting any."""
+        there, size = len(self._items), self._item_bytes
+        if _fits(there + len(named), size + sum(len(key) for _, key in named), _REMEMBERED_ITEMS):
+            return True
+        new = {each for each in named if (self.arms.get(each[0], -1), each[1]) not in self._items}
+        return _fits(there + len(new), size + sum(len(key) for _, key in new), _REMEMBERED_ITEMS)
+
+    def _room_for_pools(self, keys: list[bytes]) -> bool:
+        """The same for pools."""
+        there, size = len(self._pools), self._pool_bytes
+        if _fits(there + len(keys), size + sum(map(len, keys)), _REMEMBERED_POOLS):
+            return True
+        new = {key for key in keys if key not in self._pools}
+        return _fits(there + len(new), size + sum(map(len, new)), _REMEMBERED_POOLS)
 
     def pools(self, keys: list[bytes]) -> list[int]:
         """The number of each pool, given by its members' bytes; new ones are written."""
@@ -100,6 +134,10 @@ class Numbering:
             self._put("pool_items", b"".join(fresh))
             self._put("pool_offsets", np.array(ends, "<i8").data)
         return numbers
+
+
+def _fits(count: int, size: int, most: int) -> bool:
+    return count <= most and size <= _REMEMBERED_BYTES
 
 
 def _first(numbers: npt.NDArray[Any], n: int) -> npt.NDArray[np.int64]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whim.checks import choice
 from whim.errors import InvalidInputError, LogFileError
 from whim.logs import yahoo
 from whim.logs.columns import Log
+from whim.logs.remote import expand, fetched_all, is_address, is_pattern
 from whim.logs.sources import Source, files_of, names_in
+
+if TYPE_CHECKING:
+    from whim.logs.parts import Spread
 
 FORMATS = ("r6a", "r6b", "lastfm", "movielens", "open-bandit", "dsjson", "csv", "parquet", "npz")
 _MODULES = {
@@ -24,16 +29,26 @@ _TABLES = ("csv", "parquet")
 
 
 def convert(
-    sources: Source | Sequence[Source], path: Source, *, format: str | None = None, **options: Any
+    sources: Source | Sequence[Source],
+    path: Source,
+    *,
+    format: str | None = None,
+    spread: Spread | None = None,
+    **options: Any,
 ) -> Log:
-    r"""Read files or a folder into the log ``path``, and open it.
+    r"""Read files, a folder or addresses into the log ``path``, and open it.
 
     Parameters
     ----------
     sources
-        Files or folders; formats other than R6A, R6B and dsjson take one.
+        Files, folders, patterns (``"day-*.csv"``) and addresses that fsspec knows
+        (``"s3://bucket/day=*/*.parquet"``); LastFM, MovieLens, Open Bandit and npz take one. CSV
+        and Parquet files, if there are several, and files of a store are converted part by part:
+        an interrupted call goes on with the parts in the folder ``path + ".parts"``.
     format
         One of ``FORMATS``; ``None`` finds out from names and first lines (``format_of``).
+    spread
+        Converts parts at once: ``functools.partial(whim.evaluate.spread, jobs=4)``.
     options
         What the reader takes: ``overwrite`` and ``progress`` always; see ``yahoo.convert``,
         ``lastfm.convert``, ``movielens.convert``, ``open_bandit.convert``,
@@ -52,16 +67,46 @@ def convert(
     (2, ['a', 'b'])
     """
     several = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
+    if is_address(path):
+        raise InvalidInputError(
+            f"path must be a folder of this machine, got {path}: copy the log there afterwards."
+        )
     kind = format_of(several) if format is None else choice("format", format, FORMATS)
     reader, takes_many = _reader(kind, labelled="label" in options)
     if "format" in inspect.signature(reader).parameters:
         options = options | {"format": kind}
     _check_options(kind, reader, options)
-    if takes_many:
-        return reader(several, path, **options)
-    if len(several) != 1:
-        raise InvalidInputError(f"sources must be one for format {kind}, got {len(several)}.")
-    return reader(several[0], path, **options)
+    if in_parts(several, kind):
+        shared = {name: options.pop(name) for name in ("overwrite", "progress") if name in options}
+        named = (reader.__module__.rpartition(".")[2], reader.__name__)
+        parts = importlib.import_module("whim.logs.parts")
+        log: Log = parts.convert_parts(
+            expand(several), path, reader=named, options=options, spread=spread, **shared
+        )
+        return log
+    with contextlib.ExitStack() as copies:
+        if any(is_address(source) for source in several):
+            several = copies.enter_context(fetched_all(several))
+        if is_address(options.get("items")):
+            (options["items"],) = copies.enter_context(fetched_all([options["items"]]))
+        if takes_many:
+            return reader(several, path, **options)
+        if len(several) != 1:
+            raise InvalidInputError(f"sources must be one for format {kind}, got {len(several)}.")
+        return reader(several[0], path, **options)
+
+
+def in_parts(sources: Sequence[Source], kind: str) -> bool:
+    """Whether each file is converted by itself, and the parts then merged.
+
+    >>> in_parts(["a.csv"], "csv"), in_parts(["a.csv", "b.csv"], "csv")
+    (False, True)
+    """
+    far = any(is_address(source) for source in sources)
+    if kind in _TABLES:
+        several = len(sources) > 1 or any(is_pattern(source) for source in sources)
+        return far or several or any(Path(source).is_dir() for source in sources)
+    return far and _MODULES.get(kind) == "yahoo"
 
 
 def _reader(kind: str, *, labelled: bool) -> tuple[Callable[..., Log], bool]:
@@ -78,7 +123,7 @@ def _check_options(kind: str, reader: Callable[..., Log], options: dict[str, Any
     known = {
         name: parameter
         for name, parameter in inspect.signature(reader).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
+        if parameter.kind is parameter.KEYWORD_ONLY and name[0] != "_"
     }
     table = kind in _TABLES
     for name in options:
@@ -94,10 +139,17 @@ def _check_options(kind: str, reader: Callable[..., Log], options: dict[str, Any
 
 def format_of(sources: Sequence[Source]) -> str:
     """The format of a source, by the names of its files and, for Yahoo's, its first line."""
-    first = Path(sources[0]) if sources else Path()
+    source = sources[0] if sources else ""
+    if is_address(source) or is_pattern(source):
+        name = expand([source])[0].name
+        found = _by_name(name)
+        if found is None:
+            raise LogFileError(f"{name}: format not recognised; name one of {', '.join(FORMATS)}.")
+        return found
+    first = Path(source)
+    inside = names_in(first) if first.is_dir() else []
     if len(sources) == 1:
-        inside = set(names_in(first)) if first.is_dir() else set()
-        if {"ratings.csv", "movies.csv"} <= inside:
+        if {"ratings.csv", "movies.csv"} <= set(inside):
             return "movielens"
         if "user_artists.dat" in inside:
             return "lastfm"
@@ -105,12 +157,9 @@ def format_of(sources: Sequence[Source]) -> str:
             first.suffix == ".csv" and (first.parent / "item_context.csv").is_file()
         ):
             return "open-bandit"
-        if first.suffix in (".parquet", ".pq", ".npz"):
-            return "npz" if first.suffix == ".npz" else "parquet"
-        if first.suffix == ".csv" or first.name.endswith(".csv.gz"):
-            return "csv"
-    if first.name.removesuffix(".gz").endswith((".dsjson", ".json", ".jsonl")):
-        return "dsjson"
+    found = _by_name(next((name for name in inside if name[0] not in "._"), first.name))
+    if found is not None:
+        return found
     try:
         return yahoo.detect(files_of(sources))
     except LogFileError as error:
@@ -119,3 +168,14 @@ def format_of(sources: Sequence[Source]) -> str:
         raise LogFileError(
             f"{first}: format not recognised; name one of {', '.join(FORMATS)}."
         ) from None
+
+
+def _by_name(name: str) -> str | None:
+    """The format that the name of a file says, if it says one."""
+    if name.endswith((".parquet", ".pq", ".npz")):
+        return "npz" if name.endswith(".npz") else "parquet"
+    if name.endswith((".csv", ".csv.gz")):
+        return "csv"
+    if name.removesuffix(".gz").endswith((".dsjson", ".json", ".jsonl")):
+        return "dsjson"
+    return None

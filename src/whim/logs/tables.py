@@ -34,6 +34,7 @@ BAD_ROW = {
     "features": "shown arm without features",
 }
 LEFT_OUT = "candidate without features left out"
+SEEN = "arms seen so far"  # the feature that a part has more than its merged log
 
 
 class Table(NamedTuple):
@@ -69,6 +70,7 @@ def convert(
     strict: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
+    _part: bool = False,
 ) -> Log:
     """Read a CSV or Parquet file whose rows are events, in the order of the file.
 
@@ -102,6 +104,8 @@ def convert(
     about = (
         None if items is None else items_of(Path(items), str(item_id), list(item_features or []))
     )
+    if isinstance(arms, str) and candidates is None:
+        choice("arms", arms, ("all", "seen"))
     lazy = scan(file, table.kind)
     names = matching(context, columns_of(lazy, file), "context", file)
     options = {"arm": arm, "reward": reward, "time": time, "propensity": propensity,
@@ -110,7 +114,7 @@ def convert(
     return write_table(
         lazy, table, path, names=names, matrix=lambda frame: numbers(frame, names), arms=arms,
         items=about, logging=logging or ("propensity" if propensity else None), strict=strict,
-        overwrite=overwrite, progress=progress,
+        overwrite=overwrite, progress=progress, part=_part,
         source={"reader": table.kind, "files": [file.name], "options": options},
     )  # fmt: skip
 
@@ -129,24 +133,36 @@ def write_table(
     overwrite: bool,
     progress: Progress | None,
     source: dict[str, Any],
+    part: bool = False,
 ) -> Log:
-    """The rows of ``lazy`` into a log; ``matrix`` makes contexts of a batch."""
+    """The rows of ``lazy`` into a log; ``matrix`` makes contexts of a batch.
+
+    With ``part`` the rows are some of a longer table, and the log is one for ``merge``: where the
+    pool of an event depends on other parts it holds the shown arm alone, and the number of arms
+    seen so far is one more feature; ``source`` says so, and which arms there are.
+    """
     named = [table.arm, table.reward, table.time, table.propensity, table.candidates]
     columns = columns_of(lazy, table.file)
     for name in named:
         if name is not None:
             matching([name], columns, "a column that was named", table.file)
-    fixed = _fixed(lazy, table, arms)
+    order = str(arms) if part and table.candidates is None and isinstance(arms, str) else None
+    pooling = _Pooling(table, None if order else _fixed(lazy, table, arms), order)
+    seen: list[ArmId] = []
+    if part:  # the list is filled in below, before the writer writes it
+        source = source | {"part": {"order": order, "rows": table.time is None, "arms": seen}}
+    names = [*names, SEEN] if order == "seen" else names
     with Writer(
         path, n_features=len(names), n_item_features=0 if items is None else len(items.names),
         logging=logging, source=source, propensities=table.propensity is not None,
         context_names=names, item_names=None if items is None else items.names, overwrite=overwrite,
     ) as writer:  # fmt: skip
-        seen: dict[ArmId, None] = {}
         for frame in _batches(lazy, table.file, progress):
-            _batch(writer, frame, table, matrix(frame), fixed, seen, items, strict)
+            _batch(writer, frame, table, matrix(frame), pooling, items, strict)
             writer.read += len(frame)
-        if not writer.n_events:
+        if order:
+            seen += pooling.seen
+        if not writer.n_events and not part:
             raise no_events([table.file], writer.dropped, "it is empty")
     return open(path)
 
@@ -160,7 +176,6 @@ def _fixed(
     if table.candidates is not None or arms == "seen":
         return None
     if isinstance(arms, str):
-        choice("arms", arms, ("all", "seen"))
         column = pl.col(table.arm)
         query = lazy.select(column.drop_nulls().unique(maintain_order=True))
         values = guarded(table.file, lambda: query.collect(engine="streaming"))[table.arm].to_list()
@@ -192,8 +207,7 @@ def _batch(
     frame: pl.DataFrame,
     table: Table,
     context: F64,
-    fixed: tuple[ArmId, ...] | None,
-    seen: dict[ArmId, None],
+    pooling: _Pooling,
     items: Items | None,
     strict: bool,
 ) -> None:
@@ -214,7 +228,9 @@ def _batch(
     if table.propensity is not None:
         propensity = numbers(frame, [table.propensity])[:, 0]
         refuse("propensity", ~((propensity > 0) & (propensity <= 1)))
-    pools, pool = _pools(frame, table, ids, fixed, seen)
+    pools, pool = pooling.pools(frame, ids)
+    if pooling.counts is not None:
+        context = np.column_stack([context, pooling.counts])
     known = _Known(items)
     places = [known.pool(members) for members in pools]
     logged = _logged(ids, [places[p] for p in pool.tolist()], why)
@@ -301,33 +317,59 @@ def _times(frame: pl.DataFrame, name: str | None, row: int) -> F64:
     return seconds
 
 
-def _pools(
-    frame: pl.DataFrame,
-    table: Table,
-    ids: list[ArmId],
-    fixed: tuple[ArmId, ...] | None,
-    seen: dict[ArmId, None],
-) -> tuple[list[Sequence[ArmId]], I64]:
-    """The different pools of a batch, and which of them each row has."""
-    if fixed is not None:
-        return [fixed], np.zeros(len(frame), np.int64)
-    pools: list[Sequence[ArmId]] = []
-    pool = np.zeros(len(frame), np.int64)
-    if table.candidates is None:  # the arms seen so far, this row's among them
+class _Pooling:
+    """The pool of each row: always ``fixed``, a column's, or the arms ``seen`` so far.
+
+    Of a part whose pools depend on other parts (``order``) it is the shown arm; ``counts`` says
+    then, under ``"seen"``, how many arms this part has shown up to each row of the last batch.
+    """
+
+    def __init__(self, table: Table, fixed: tuple[ArmId, ...] | None, order: str | None) -> None:
+        self._table, self._fixed, self._order = table, fixed, order
+        self.seen: dict[ArmId, None] = {}
+        self.counts: I64 | None = None
+
+    def pools(self, frame: pl.DataFrame, ids: list[ArmId]) -> tuple[list[Sequence[ArmId]], I64]:
+        """The different pools of a batch, and which of them each row has."""
+        if self._fixed is not None:
+            return [self._fixed], np.zeros(len(frame), np.int64)
+        if self._order is not None:
+            return self._shown_alone(ids)
+        if self._table.candidates is None:
+            return self._seen_so_far(ids)
+        return self._column(frame[self._table.candidates].to_list())
+
+    def _shown_alone(self, ids: list[ArmId]) -> tuple[list[Sequence[ArmId]], I64]:
+        number: dict[ArmId, int] = {}
+        pool, counts = np.zeros(len(ids), np.int64), np.zeros(len(ids), np.int64)
         for i, arm in enumerate(ids):
-            if not pools or (arm is not None and arm not in seen):
+            if arm is not None:
+                self.seen[arm] = None
+            pool[i], counts[i] = number.setdefault(arm, len(number)), len(self.seen)
+        self.counts = counts if self._order == "seen" else None
+        return [() if arm is None else (arm,) for arm in number], pool
+
+    def _seen_so_far(self, ids: list[ArmId]) -> tuple[list[Sequence[ArmId]], I64]:
+        pools: list[Sequence[ArmId]] = []
+        pool = np.zeros(len(ids), np.int64)
+        for i, arm in enumerate(ids):  # this row's among them
+            if not pools or (arm is not None and arm not in self.seen):
                 if arm is not None:
-                    seen[arm] = None
-                pools.append(tuple(seen))
+                    self.seen[arm] = None
+                pools.append(tuple(self.seen))
             pool[i] = len(pools) - 1
         return pools, pool
-    known: dict[Any, int] = {}
-    for i, value in enumerate(frame[table.candidates].to_list()):
-        key = tuple(value) if isinstance(value, list) else value
-        if key not in known:
-            known[key] = len(pools)
-            cells = key.split(table.separator) if isinstance(key, str) else key or ()
-            arms = [as_id(c.strip() if isinstance(c, str) else c) for c in cells]
-            pools.append([arm for arm in arms if arm is not None and arm != ""])
-        pool[i] = known[key]
-    return pools, pool
+
+    def _column(self, cells: list[Any]) -> tuple[list[Sequence[ArmId]], I64]:
+        pools: list[Sequence[ArmId]] = []
+        pool = np.zeros(len(cells), np.int64)
+        known: dict[Any, int] = {}
+        for i, value in enumerate(cells):
+            key = tuple(value) if isinstance(value, list) else value
+            if key not in known:
+                known[key] = len(pools)
+                texts = key.split(self._table.separator) if isinstance(key, str) else key or ()
+                arms = [as_id(c.strip() if isinstance(c, str) else c) for c in texts]
+                pools.append([arm for arm in arms if arm is not None and arm != ""])
+            pool[i] = known[key]
+        return pools, pool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -18,10 +19,12 @@ import numpy.typing as npt
 
 from whim.checks import LARGEST, choice, integer, matrix, real, vector
 from whim.errors import InvalidInputError, LogFileError
-from whim.logs.columns import COLUMNS, CONTEXT_DTYPES, FORMAT, LOGGING
+from whim.logs.columns import COLUMNS, CONTEXT_DTYPES, DIGEST, FORMAT, LOGGING
 from whim.logs.numbering import Numbering, plain_id
+from whim.logs.writer_checks import check_block, check_target, int64, names_of
 from whim.types import F64, ArmId
 
+EARLIER = "time earlier than the event before"
 _ROWS = 4096  # events kept by ``event`` before they become a block
 
 
@@ -89,12 +92,12 @@ class Writer:
         self._has_propensity = bool(propensities)
         self._context_dtype = choice("context_dtype", context_dtype, tuple(CONTEXT_DTYPES))
         self._names = {
-            "context_names": _names("context_names", context_names, self._d),
-            "item_names": _names("item_names", item_names, self._m),
+            "context_names": names_of("context_names", context_names, self._d),
+            "item_names": names_of("item_names", item_names, self._m),
         }
         self._source = dict(source or {})
         self._overwrite = overwrite
-        self._check_target()
+        check_target(self.path, self._overwrite)
 
         self.n_events = 0
         self.read = 0
@@ -104,6 +107,7 @@ class Writer:
         self._rows: list[tuple[int, Any, int, int, float, float]] = []
         self._last_time: int | None = None
         self._files: dict[str, BinaryIO] = {}
+        self._digests: dict[str, Any] = {}
         self._folder = self.path.parent / f".{self.path.name}.{uuid.uuid4().hex[:8]}.part"
         self._begin()
 
@@ -136,7 +140,7 @@ class Writer:
         if features is None and self._m:
             raise InvalidInputError(f"features must have {self._m} columns, got None.")
         Y = matrix("features", features, len(ids), self._m) if self._m else None
-        when, chance = _int64(time), self._probability(propensity)
+        when, chance = int64(time), self._probability(propensity)
         context, reward = self._context(vector("x", x, self._d)[None])[0], real("reward", reward)
         keys = [b""] * len(ids) if Y is None else [y.tobytes() for y in Y]
         items = [
@@ -171,7 +175,7 @@ class Writer:
         n = len(time)
         Y = np.zeros((len(item_arm), 0)) if item_features is None else item_features
         x = self._context(np.asarray(context))
-        _check_block(n, x, pool, logged, reward, pool_offsets, pool_items, item_arm, Y, self._m)
+        check_block(n, x, pool, logged, reward, pool_offsets, pool_items, item_arm, Y, self._m)
         if self._has_propensity != (propensity is not None):
             raise InvalidInputError(
                 f"propensity must {'' if self._has_propensity else 'not '}be given to this writer."
@@ -223,7 +227,8 @@ class Writer:
                 file.close()
             self._text("arms.json", list(self._numbers.arms))
             self._text("meta.json", self._meta())
-            self._check_target()
+            self._text(DIGEST, {name: self._digests[name].hexdigest() for name in self._digests})
+            check_target(self.path, self._overwrite)
             self._rename()
 
     def abandon(self) -> None:
@@ -245,24 +250,13 @@ class Writer:
             why = error.strerror or error
             raise LogFileError(f"{self.path} cannot be written: {why}.") from None
 
-    def _check_target(self) -> None:
-        if not self.path.name or self.path.name == "..":
-            raise InvalidInputError(f"path must name a folder to make, got {str(self.path)!r}.")
-        if not self.path.exists():
-            return
-        if not self._overwrite:
-            raise LogFileError(
-                f"{self.path} is there already; overwrite=True (--overwrite) would replace it."
-            )
-        if not (self.path / "meta.json").is_file() or not (self.path / "arms.json").is_file():
-            raise LogFileError(f"{self.path} is no log, so it is not replaced.")
-
     def _begin(self) -> None:
         names = [name for name in COLUMNS if name != "propensity" or self._has_propensity]
         with self._all_or_nothing():
             self._folder.mkdir()
             for name in names:
                 self._files[name] = (self._folder / f"{name}.bin").open("wb", buffering=1 << 18)
+                self._digests[f"{name}.bin"] = hashlib.sha256()
             self._write("pool_offsets", np.zeros(1, np.int64))
 
     def _rename(self) -> None:
@@ -295,20 +289,24 @@ class Writer:
             "source": self._source,
             "read": self.read or self.n_events + sum(self._dropped.values()),
             "dropped": dict(self._dropped),
-            "warnings": dict(self._warnings),
+            # by name: which came first may depend on how events come in blocks
+            "warnings": dict(sorted(self._warnings.items())),
         }
 
     def _text(self, name: str, content: Any) -> None:
         text = json.dumps(content, indent=None if name == "arms.json" else 2, ensure_ascii=False)
-        (self._folder / name).write_text(text + "\n", encoding="utf-8")
+        data = f"{text}\n".encode()
+        (self._folder / name).write_bytes(data)
+        self._digests[name] = hashlib.sha256(data)
 
     def _write(self, name: str, values: npt.NDArray[Any]) -> None:
         dtype = COLUMNS[name] or CONTEXT_DTYPES[self._context_dtype]
-        self._put(name, np.ascontiguousarray(values, dtype).data)
+        self._put(name, np.ascontiguousarray(values, dtype).reshape(-1).data)
 
     def _put(self, name: str, content: bytes | memoryview) -> None:
         with self._all_or_nothing():
             self._files[name].write(content)
+        self._digests[f"{name}.bin"].update(content)
 
     def _flush_rows(self) -> None:
         if not self._rows:
@@ -326,7 +324,7 @@ class Writer:
         times = np.asarray(columns[0])
         before = times[:1] if self._last_time is None else np.array([self._last_time])
         back = np.diff(np.concatenate([before, times])) < 0
-        self.warn("time earlier than the event before", int(np.count_nonzero(back)))
+        self.warn(EARLIER, int(np.count_nonzero(back)))
         self._last_time = int(times[-1])
 
     def _context(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -352,43 +350,3 @@ class Writer:
         if propensity is None or not 0 < (chance := real("propensity", propensity)) <= 1:
             raise InvalidInputError(f"propensity must lie in (0, 1], got {propensity!r}.")
         return chance
-
-
-def _int64(time: object) -> int:
-    seconds = integer("time", time, -(2**63))
-    if seconds >= 2**63:
-        raise InvalidInputError(f"time must be below 2^63, got {time!r}.")
-    return seconds
-
-
-def _names(name: str, names: Sequence[str] | None, length: int) -> list[str] | None:
-    if names is None:
-        return None
-    if len(names) != length:
-        raise InvalidInputError(f"{name} must be {length} names, got {len(names)}.")
-    return [str(each) for each in names]
-
-
-def _check_block(
-    n: int, x: npt.NDArray[Any], pool: npt.NDArray[Any], logged: npt.NDArray[Any],
-    reward: npt.NDArray[Any], offsets: npt.NDArray[Any], members: npt.NDArray[Any],
-    item_arm: Sequence[ArmId], Y: F64, m: int,
-) -> None:  # fmt: skip
-    """What ``open`` would refuse later is refused here."""
-    if not all(len(column) == n for column in (x, pool, logged, reward)):
-        raise InvalidInputError(f"the columns of a block must all have {n} entries.")
-    if Y.shape != (len(item_arm), m):
-        raise InvalidInputError(f"item_features must be {(len(item_arm), m)}, got {Y.shape}.")
-    sizes = np.diff(offsets)
-    if offsets[0] != 0 or offsets[-1] != len(members) or (sizes < 1).any():
-        raise InvalidInputError(f"pool_offsets must rise from 0 to {len(members)}.")
-    if len(members) and not 0 <= np.min(members) <= np.max(members) < len(item_arm):
-        raise InvalidInputError(f"pool_items must lie in 0..{len(item_arm) - 1}.")
-    if n and not 0 <= np.min(pool) <= np.max(pool) < len(sizes):
-        raise InvalidInputError(f"pool must lie in 0..{len(sizes) - 1}.")
-    if ((logged < 0) | (logged >= sizes[pool])).any():
-        raise InvalidInputError("logged must be a place within the event's pool.")
-    if not (np.abs(reward) <= LARGEST).all() or not (np.abs(Y) <= LARGEST).all():
-        raise InvalidInputError(
-            f"rewards and features must be finite, at most {LARGEST:g} in size."
-        )

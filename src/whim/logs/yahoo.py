@@ -55,6 +55,7 @@ def convert(
     jobs: int = 1,
     logging: str | None = "uniform",
     progress: Progress | None = None,
+    _part: bool = False,
 ) -> Log:
     """Read R6A or R6B files, plain or gzip, in the order given; a folder means its files by name.
 
@@ -94,7 +95,7 @@ def convert(
     ) as writer:  # fmt: skip
         for file in files:
             _read(file, kind, writer, strict, jobs, progress)
-        if not writer.n_events:
+        if not writer.n_events and not _part:
             raise _no_events(files, writer.dropped, "nothing but empty lines")
     return open(path)
 
