@@ -20,8 +20,8 @@ help:
 	@echo "              quiet machine; installs the other libraries over the network)"
 	@echo "make bench-peers    only the other libraries"
 	@echo "make bench-service  only the service under load"
-	@echo "make slow     tests that take minutes: replay against ground truth, a hundred kills, fuzzing,"
-	@echo "              attacks"
+	@echo "make slow     tests that take minutes: replay against ground truth, a hundred kills, replicas"
+	@echo "              under every failure, fuzzing, attacks"
 	@echo "make figures  the figures of the README and of docs/math.md"
 	@echo "make constraints    the newest versions of all packages into constraints.txt"
 	@echo "make clean    remove the environment and all caches"
@@ -78,6 +78,8 @@ slow: $(READY)
 	$(BIN)/python -m tests.slow.replay_agrees
 	$(BIN)/python -m tests.slow.served_estimates
 	$(BIN)/python -m tests.slow.kills
+	$(BIN)/python -m tests.slow.torture
+	$(BIN)/python -m tests.slow.replicas_answers
 	$(BIN)/python -m tests.slow.claims
 	$(BIN)/python -m tests.slow.fuzz
 	$(BIN)/python -m tests.slow.attacks

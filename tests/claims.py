@@ -83,7 +83,7 @@ def claims(engine: Engine, space: Simulated, looks: int) -> Iterator[tuple[int, 
         take(stats, space, before, end, second)
         before = end
         text = render(
-            "_summary.html", space=views.summary(engine, "s"), failed=None, example={}
+            "_summary.html", space=views.summary(engine, "s"), example={}, **views.shell(engine)
         )  # fmt: skip
         yield end, int(CLAIMS[0] in text) - int(CLAIMS[1] in text)
 

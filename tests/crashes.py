@@ -51,12 +51,14 @@ def free_port() -> int:
 
 
 class Service:
-    """``whim serve`` as a process of its own."""
+    """``whim serve`` as a process of its own, whose clock may be so many seconds ahead."""
 
-    def __init__(self, data: Path, *more: str, port: int | None = None) -> None:
+    def __init__(self, data: Path, *more: str, port: int | None = None, ahead: float = 0.0) -> None:
         self.port = free_port() if port is None else port
         self.data = data
-        self.process = Forked("serve", "--data", str(data), "--port", str(self.port), *more)
+        self.process = Forked(
+            "serve", "--data", str(data), "--port", str(self.port), *more, ahead=ahead
+        )
         self.said: list[str] = []
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
@@ -76,9 +78,11 @@ class Service:
             time.sleep(0.02)
         raise AssertionError(f"the service was not ready in time: {''.join(self.said)}")
 
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+    def ask(
+        self, method: str, path: str, body: Any = None, *, timeout: float = 30, **headers: str
+    ) -> tuple[int, Any]:
         """One request on a connection of its own."""
-        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             return asked(link, method, path, body, **headers)
         finally:
@@ -209,7 +213,6 @@ def check(data: Path, told: Told) -> tuple[int, int]:
         states: dict[str, set[str]] = {}
         count = 0
         for row in engine.store.rows(0, None, space.number):
-            whole.apply(row)
             count += 1
             if row.kind == rows.Kind.DECISION:
                 body = msgspec.msgpack.decode(row.body, type=rows.DecisionRow)
@@ -219,11 +222,14 @@ def check(data: Path, told: Told) -> tuple[int, int]:
                 reward = msgspec.msgpack.decode(row.body, type=rows.RewardRow)
                 assert reward.reward_id is not None
                 rewards[reward.reward_id] += 1
-                states.setdefault(reward.reward_id, set()).add(reward.state)
-                learnt[reward.id] += reward.learn is not None
+                state = whole.ledger.outcome(row.at, reward)
+                states.setdefault(reward.reward_id, set()).add(state)
+                learnt[reward.id] += state == "learnt"
             elif row.kind == rows.Kind.EXPIRY:
-                for key, learn in msgspec.msgpack.decode(row.body, type=rows.Expiry).closed:
+                ends = msgspec.msgpack.decode(row.body, type=rows.Expiry)
+                for key, learn in whole.ledger.ended(row.at, ends):
                     learnt[key] += learn is not None
+            whole.apply(row)
         for key, answer in told.decisions.items():
             assert key in decisions, f"{key} was acknowledged and is lost"
             assert decisions[key] == answer, f"{key} was answered otherwise"

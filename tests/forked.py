@@ -8,26 +8,32 @@ itself.
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import time
+import types
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tests.preloaded"])
 
 
 class Forked:
-    """``whim`` with these arguments, as far as ``subprocess.Popen`` is used by the tests."""
+    """``whim`` with these arguments, as far as ``subprocess.Popen`` is used by the tests.
 
-    def __init__(self, *arguments: str) -> None:
+    Its clock, not the steady one, is ``ahead`` seconds before that of the machine.
+    """
+
+    def __init__(self, *arguments: str, ahead: float = 0.0) -> None:
         reading, writing = _context.Pipe(duplex=False)
         self._process = _context.Process(
-            target=_run, args=(arguments, dict(os.environ), str(Path.cwd()), writing)
+            target=_run, args=(arguments, dict(os.environ), str(Path.cwd()), writing, ahead)
         )
         self._process.start()
         writing.close()
@@ -55,8 +61,14 @@ class Forked:
 
 
 def _run(
-    arguments: tuple[str, ...], environment: dict[str, str], folder: str, said: Connection
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    folder: str,
+    said: Connection,
+    ahead: float,
 ) -> None:
+    if ahead:
+        _move_clock(ahead)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
@@ -68,3 +80,29 @@ def _run(
     from whim_command import main
 
     main()
+
+
+def _move_clock(ahead: float) -> None:
+    """Have this process see another time, also where a function has kept the clock as a default."""
+    seconds, nanoseconds, more = time.time, time.time_ns, round(ahead * 1e9)
+
+    def moved() -> float:
+        return seconds() + ahead
+
+    def moved_ns() -> int:
+        return nanoseconds() + more
+
+    def swapped(value: Any) -> Any:
+        return moved if value is seconds else moved_ns if value is nanoseconds else value
+
+    gc.unfreeze()
+    for function in gc.get_objects():
+        if isinstance(function, types.FunctionType):
+            function.__defaults__ = function.__defaults__ and tuple(
+                map(swapped, function.__defaults__)
+            )
+            named: dict[str, Any] = function.__kwdefaults__ or {}
+            for name, value in named.items():
+                named[name] = swapped(value)
+    gc.freeze()
+    time.time, time.time_ns = moved, moved_ns

@@ -88,6 +88,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
         (["convert", tmp_path / "b", "--format", "r9", *to], "format"),
         (["convert", tmp_path / "b", "--arm", "shown", *to], "arm is no option of format r6b"),
         (["convert", tmp_path / "b", "--to", tmp_path / "there.whim"], "already"),
+        (["convert", tmp_path / "b", "--to", "s3://a/b.whim"], "machine, got s3://a/b.whim"),
         (["convert", tmp_path / "b", "--option", "pool-size=3", *to], "pool_size is no option"),
         (["log", tmp_path / "none"], "no log"),
     ):
@@ -98,6 +99,14 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert {p.name for p in tmp_path.iterdir()} == {"b", "junk", "bad", "there.whim"}
 
 
+def unread(pipe: int) -> int:
+    """Bytes that nobody has taken out of a pipe yet."""
+    import fcntl
+    import termios
+
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
@@ -106,10 +115,13 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-c", START, *map(str, arguments)]
     with (
         subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process,
-        pipe.open("wb", buffering=0) as file,  # waits until the other side reads
+        # for reading as well: opening for writing alone waits for a reader, which never comes if
+        # the command fails before it opens the pipe
+        pipe.open("r+b", buffering=0) as file,
     ):
         file.write(EXAMPLE)
-        while not list(tmp_path.glob(".x.whim.*.part")):
+        while unread(file.fileno()) or not list(tmp_path.glob(".x.whim.*.part")):
+            assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)

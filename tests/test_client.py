@@ -17,11 +17,14 @@ import numpy as np
 import pytest
 
 import whim
+from tests.stores import store
 from whim.client import core
 from whim.errors import InvalidInputError, WhimError
 
 client_module = pytest.importorskip("whim.client")
 ServiceError = client_module.ServiceError
+
+__all__ = ["store"]  # a fixture
 
 ANSWER = {
     "decision_id": "d", "space": "s", "arm": "a", "probability": 1.0, "mode": "policy",
@@ -427,10 +430,10 @@ def test_a_stream_that_is_refused_or_never_there(
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def real(tmp_path_factory: pytest.TempPathFactory, store: tuple[str, ...]) -> Iterator[str]:
     data = tmp_path_factory.mktemp("real") / "data"
     process = subprocess.Popen(
-        [sys.executable, "-m", "whim", "serve", "--port", "0", "--data", str(data)],
+        [sys.executable, "-m", "whim", "serve", "--port", "0", "--data", str(data), *store],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     assert process.stdout is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import signal
@@ -14,9 +15,11 @@ from typing import Any
 import pytest
 
 from tests import spread_tasks
+from tests.part_tables import MODES, cut, same_log, visits
 from tests.spread_tasks import bits, calls, check_errors, environment, tasks, until
 from whim.errors import WhimError
 from whim.evaluate.spread import spread
+from whim.logs import convert
 
 spreading = importlib.import_module("whim.evaluate.spread")  # the name is its function's
 
@@ -103,6 +106,13 @@ def test_two_workers_give_the_bits_of_one_process(cluster: Cluster) -> None:
     )
     assert bits(found) == alone
     assert told == list(range(1, 9))
+
+
+def test_workers_convert_the_parts_of_a_log(cluster: Cluster, tmp_path: Path) -> None:
+    files = cut(visits(200), [60, 60], tmp_path / "parts")
+    engine = functools.partial(spread, engine="dask", address=cluster.address)
+    made = convert(files, tmp_path / "a.whim", spread=engine, **MODES["seen"])
+    same_log(made, convert(files, tmp_path / "b.whim", **MODES["seen"]))
 
 
 def test_the_runs_of_a_killed_worker_are_done_again(cluster: Cluster, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from tests.oracles.rewards import fates
 from tests.test_engine import (
     CONFIGS,
     RULES,
@@ -19,6 +20,7 @@ from tests.test_engine import (
     ask,
     clock,
     engine,
+    folded,
     rebuilt,
     reward,
     traffic,
@@ -28,8 +30,11 @@ from whim.policies import policy as make_policy
 from whim.serve import wire
 from whim.serve.log.configs import open_spaces
 from whim.serve.log.reader import LogReader, StoreError
+from whim.serve.log.rows import DECODERS, Kind
 from whim.serve.state import recovery
+from whim.serve.state.drawing import seed_of
 from whim.serve.state.engine import Engine
+from whim.serve.state.recovery import Rebuilt
 from whim.serve.state.space import NotFoundError
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.stats import Pending, Stats
@@ -446,7 +451,7 @@ def test_ranked_many_is_not_for_a_policy_that_draws():
 
 @pytest.mark.parametrize("ties", ["first", "random"])
 @pytest.mark.parametrize("name", ["pslinucb-disjoint", "lints", "random", "linucb-disjoint"])
-def test_ranked_is_rank_without_objects_and_with_a_draw_it_is_select(name, ties):
+def test_ranked_is_rank_without_objects(name, ties):
     given = {} if name == "random" else {"n_features": 2}
     policy, twin = (make_policy(name, seed=3, ties=ties, **given) for _ in range(2))
     for one in (policy, twin):
@@ -459,8 +464,78 @@ def test_ranked_is_rank_without_objects_and_with_a_draw_it_is_select(name, ties)
         table = np.reshape(found, (4, 3)).tolist()
         assert [(arms[i], *table[i]) for i in order] == [tuple(d) for d in twin.rank(x, arms)]
         if policy.randomised:
-            order, found = policy.ranked(x, arms, draw=True)
-            table = np.reshape(found, (4, 3)).tolist()
-            assert (arms[order[0]], *table[order[0]]) == tuple(twin.select(x, arms))
-            assert sorted(order) == [0, 1, 2, 3]
+            policy.select(x, arms)
+            twin.select(x, arms)
     assert policy.to_bytes() == twin.to_bytes()
+
+
+# -- what becomes of rewards ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("combine", ["earliest", "sum"])
+def test_the_log_alone_says_what_became_of_each_reward(engine, clock, combine):
+    """Against the literal form: random requests, rules that change, repeats, ends of waiting."""
+    rules = wire.RewardRules(wait_seconds=3.0, combine=combine)
+    config = wire.SpaceConfig(policy="ucb", context=wire.Features(), rewards=rules)
+    engine.create("s", config)
+    dice, told = random.Random(3), []
+    for i in range(300):
+        clock.now += dice.randrange(SECOND)
+        key = f"d{i}"
+        body = wire.DecisionBody(
+            candidates=["a", "b"], decision_id=key, deferred=dice.random() < 0.2
+        )
+        engine.decide("s", body, b"")
+        if dice.random() < 0.1:
+            engine.activate("s", f"d{dice.randrange(max(0, i - 5), i + 1)}")
+        for _ in range(dice.randrange(3)):
+            to = f"d{dice.randrange(max(0, i - 6), i + 1)}"
+            name = dice.choice([None, "r", "q"])
+            state = engine.reward("s", wire.RewardBody(decision_id=to, value=1.0, reward_id=name))
+            told.append((to, str(state)))
+        if dice.random() < 0.3:
+            engine.tick()
+        if i == 150:  # other rules, from the row on that says that they are built
+            other = "sum" if combine == "earliest" else "earliest"
+            rules = wire.RewardRules(wait_seconds=2.0, combine=other)
+            engine.change("s", msgspec.structs.replace(config, rewards=rules))
+            engine.store.flush()
+            number, wanted = engine.wanted("s")
+            engine.swap("s", Rebuilt(number, recovery.rebuild(engine.store, number, wanted)[0], []))
+    engine.store.flush()
+    became = [fate for fate in fates(engine.store.rows()) if fate[1] != "ended"]
+    counts = engine.space("s").state.stats.counts
+    for state in ("learnt", "kept", "duplicate", "late"):
+        told_so = sum(one[1] == state for one in told)
+        assert told_so > 5
+        # of those that change nothing only the first few are logged
+        logged = sum(one[1] == state for one in became)
+        assert logged == told_so if state in ("learnt", "kept") else logged <= told_so
+        assert counts[f"rewards_{state}"] == logged
+    assert sorted(set(became)) == sorted(set(told))
+    assert folded(engine, "s").digest() == engine.space("s").state.digest()
+
+
+def test_a_decision_says_on_what_it_was_based_and_can_be_made_again(engine, clock):
+    engine.create("s", CONFIGS["draws"])
+    rng = np.random.default_rng(0)
+    state = SpaceState(CONFIGS["draws"])
+    for i in range(60):
+        body = wire.DecisionBody(
+            candidates=["a", "b", f"new-{i // 7}"], context=rng.normal(size=2).tolist(),
+            decision_id=f"d{i}",
+        )  # fmt: skip
+        engine.decide("s", body, b"")
+        if i % 2:
+            engine.reward("s", wire.RewardBody(decision_id=f"d{i}", value=float(i % 3)))
+    engine.store.flush()
+    for row in engine.store.rows():
+        if row.kind == Kind.DECISION:
+            logged = DECODERS[row.kind].decode(row.body)
+            assert state.seq == logged.base
+            x = np.array(logged.context)
+            seed = seed_of(CONFIGS["draws"].seed, logged.id)
+            found = state.preview(x, logged.arms, logged.features, seed)
+            assert (found.order, found.numbers) == (logged.order, logged.numbers)
+            assert found.chances[logged.place] == logged.drawn
+        state.apply(row)

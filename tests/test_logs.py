@@ -348,7 +348,8 @@ def test_a_gzip_file_through_a_pipe_that_delivers_byte_by_byte(tmp_path: Path) -
                 file.write(packed[i : i + 1])
                 time.sleep(0.001)
 
-    writer = threading.Thread(target=write)
+    # daemon: should opening fail below, pytest must not wait for a writer that waits for a reader
+    writer = threading.Thread(target=write, daemon=True)
     writer.start()
     with sources.opened(pipe) as file:
         space, got = memoryview(bytearray(64)), b""

@@ -22,6 +22,7 @@ from whim.serve.jobs import whatif
 from whim.serve.jobs.export import export
 from whim.serve.log.rows import DECODERS, DecisionRow, Kind
 from whim.serve.state.engine import Engine
+from whim.serve.state.space_state import SpaceState
 from whim.types import F64
 
 ARMS, SECOND = 5, 1_000_000_000
@@ -225,16 +226,21 @@ def test_draws_of_an_earlier_version_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that say 1 for a draw, as they were written before: no log, no what-if of them."""
-    monkeypatch.setattr("whim.serve.state.space_state.SpaceState.chances", lambda *_: [1.0] * 3)
+    preview = SpaceState.preview
+
+    def certain(*given: Any) -> Any:
+        return preview(*given)._replace(chances=np.ones(3))
+
+    monkeypatch.setattr(SpaceState, "preview", certain)
     config = wire.SpaceConfig(**DRAWING["lints"])
     encode = msgspec.msgpack.encode
 
     def older(row: Any) -> bytes:
         if isinstance(row, DecisionRow):
-            return encode(msgspec.structs.astuple(row)[:-1])
+            return encode(msgspec.structs.astuple(row)[:-2])
         return encode(row)
 
-    monkeypatch.setattr("whim.serve.state.space._encode", older)
+    monkeypatch.setattr("whim.serve.state.choosing._encode", older)
     rows = serve(tmp_path, config, 40)
     assert {(row.probability, row.drawn) for row in rows} == {(1.0, None)}
     monkeypatch.undo()

@@ -10,7 +10,7 @@ import typer
 # each has a module with a function, or a group of verbs, of its name; in the order of the help
 _VERBS = (
     "paper", "simulate", "convert", "log", "replay", "sweep", "report", "policies", "warm",
-    "doctor", "demo", "serve", "export", "rebuild", "backup", "restore",
+    "doctor", "demo", "serve", "export", "rebuild", "backup", "restore", "move", "schema",
 )  # fmt: skip
 _GROUPS = ("spaces", "keys")
 

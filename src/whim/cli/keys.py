@@ -1,14 +1,18 @@
-"""``whim keys``: API keys of a data directory; no running service is needed."""
+"""``whim keys``: API keys of a directory or of a shared log; no running service is needed."""
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whim.cli.options import DATA, DataDir, Json
+from whim.cli.options import DATA, DataDir, Json, Store
+from whim.errors import InvalidInputError
+from whim.extras import require_all
 
 if TYPE_CHECKING:
     from whim.serve.http.keys import Keys
@@ -16,16 +20,31 @@ if TYPE_CHECKING:
 keys = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
 
 
-def _open(data: Path, *, new: bool = False) -> Keys:
+@contextlib.contextmanager
+def _opened(data: Path, store: str | None, *, new: bool = False) -> Iterator[Keys]:
     from whim.cli.serve import needed
-    from whim.errors import InvalidInputError
 
     needed()
+    from whim.serve.http.keys import Keys
+    from whim.serve.log.origin import origin_of
+
+    if store is not None:
+        require_all("postgres", "Keys in PostgreSQL need")
+        from whim.serve.http.shared_keys import StoreKeys
+        from whim.serve.postgres.queries import Queries
+
+        with contextlib.closing(Queries(store)) as documents:
+            documents.open()
+            yield StoreKeys(documents)
+        return
     if not new and not data.is_dir():
         raise InvalidInputError(f"data must be a directory that exists, got {str(data)!r}.")
-    from whim.serve.http.keys import Keys
-
-    return Keys(data / "keys.json")
+    if origin_of(data) is not None:
+        raise InvalidInputError(
+            f"store must be given for a replica, whose keys are in the database it shares, got "
+            f"its directory {str(data)!r} alone."
+        )
+    yield Keys(data / "keys.json")
 
 
 @keys.command()
@@ -44,22 +63,25 @@ def make(
         typer.Option(metavar="DATE", help="The last day, or a time (UTC), at which it works."),
     ] = None,
     data: DataDir = DATA,
+    store: Store = None,
 ) -> None:
     """Make a key and print its token, which is shown only once.
 
     Once there is a key, the service requires one everywhere. A running service accepts a new key
-    within a second or two.
+    within a second or two; with --store, all replicas do.
     """
-    typer.echo(_open(data, new=True).make(name, scope, spaces=space or (), until=until))
+    with _opened(data, store, new=True) as held:
+        typer.echo(held.make(name, scope, spaces=space or (), until=until))
     typer.echo(f"{name}: {', '.join(scope)}. The token is not kept: store it now.", err=True)
 
 
 @keys.command("list")
-def list_(data: DataDir = DATA, as_json: Json = False) -> None:
+def list_(data: DataDir = DATA, store: Store = None, as_json: Json = False) -> None:
     """List the keys, without their tokens."""
     from whim.cli.show import print_json, print_table
 
-    listed = _open(data).list()
+    with _opened(data, store) as held:
+        listed = held.list()
     if as_json:
         import msgspec
 
@@ -84,8 +106,11 @@ def list_(data: DataDir = DATA, as_json: Json = False) -> None:
 
 @keys.command()
 def revoke(
-    name: Annotated[str, typer.Argument(help="The key's name.")], data: DataDir = DATA
+    name: Annotated[str, typer.Argument(help="The key's name.")],
+    data: DataDir = DATA,
+    store: Store = None,
 ) -> None:
     """Revoke a key; a running service refuses it within a second or two."""
-    _open(data).revoke(name)
+    with _opened(data, store) as held:
+        held.revoke(name)
     typer.echo(f"{name} is revoked")

@@ -37,3 +37,10 @@ DataDir = Annotated[
     typer.Option(metavar="DIR", envvar="WHIM_DATA", help="The service's data directory."),
 ]
 DATA = Path("whim-data")  # its default
+Store = Annotated[
+    str | None,
+    typer.Option(
+        metavar="postgresql://…", envvar="WHIM_STORE",
+        help="The log that replicas share, if that is where it is.",
+    ),
+]  # fmt: skip

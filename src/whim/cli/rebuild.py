@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whim.cli.options import DATA, DataDir, Json
+from whim.cli.options import DATA, DataDir, Json, Store
 from whim.errors import InvalidInputError
+from whim.extras import require_all
 
 if TYPE_CHECKING:
+    from whim.serve.log.committed import CommittedLog
     from whim.serve.log.reader import LogReader
     from whim.serve.log.rows import ConfigRow
 
 
 def rebuild(
     data: DataDir = DATA,
+    store: Store = None,
     space: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this space; may be repeated.")
     ] = None,
@@ -30,6 +33,9 @@ def rebuild(
     Nothing is written, and the service may be running. A restart uses the last snapshot and the
     rows after it; both ways must give the same state, bit for bit. Where retention has removed
     rows, what was learnt from them is stored in the log as a base, from which the replay starts.
+
+    With --store, the log in PostgreSQL is replayed, and compared with the state of the replica
+    whose copy is in --data, if there is one.
     """
     from whim.cli.progress import bar
     from whim.cli.serve import needed
@@ -37,11 +43,9 @@ def rebuild(
 
     needed()
     from whim.serve.log.configs import open_spaces
-    from whim.serve.log.reader import LogReader
 
-    if not (data / "log.db").is_file():
-        raise InvalidInputError(f"data must be a service's directory, got {str(data)!r}.")
-    with contextlib.closing(LogReader(data / "log.db")) as reader:
+    with contextlib.ExitStack() as opened:
+        reader, copy = _open(data, store, opened)
         there = open_spaces(reader)
         wanted = space or sorted(there)
         for name in wanted:
@@ -52,7 +56,7 @@ def rebuild(
         for name in wanted:
             number, history = there[name]
             with bar(name, reader.last()[0]) as advance:
-                rows.append(_compare(data, reader, name, number, history.now, advance))
+                rows.append(_compare(data, reader, copy, name, number, history.now, advance))
     if as_json:
         print_json({"spaces": rows})
     else:
@@ -61,9 +65,34 @@ def rebuild(
         raise typer.Exit(1)
 
 
+def _open(
+    data: Path, store: str | None, opened: contextlib.ExitStack
+) -> tuple[CommittedLog, LogReader | None]:
+    """The log to replay, and that from which a restart would go on, if there is one."""
+    from whim.serve.log.origin import origin_of
+    from whim.serve.log.reader import LogReader
+
+    path = data / "log.db"
+    if store is None:
+        if not path.is_file():
+            raise InvalidInputError(f"data must be a service's directory, got {str(data)!r}.")
+        reader = opened.enter_context(contextlib.closing(LogReader(path)))
+        return reader, reader
+    require_all("postgres", "A log in PostgreSQL needs")
+    from whim.serve.postgres.reader import open_reader
+
+    shared = opened.enter_context(contextlib.closing(open_reader(store)))
+    copy = None
+    ((log_id,),) = shared.query("SELECT value FROM whim.meta WHERE name = 'log'")
+    if path.is_file() and origin_of(data) == log_id:
+        copy = opened.enter_context(contextlib.closing(LogReader(path)))
+    return shared, copy
+
+
 def _compare(
     data: Path,
-    reader: LogReader,
+    reader: CommittedLog,
+    copy: LogReader | None,
     name: str,
     number: int,
     config_row: ConfigRow,
@@ -73,17 +102,22 @@ def _compare(
     from whim.serve.state.recovery import begin
     from whim.serve.state.snapshots import peek
 
-    snapshot = peek(data / "snapshots.db", number)
-    until = reader.last()[0]  # after the snapshot, so that it is not ahead of this
+    snapshot = None if copy is None else peek(data / "snapshots.db", number)
+    if snapshot is not None and snapshot.version != config_row.version:
+        snapshot = None
+    # after the snapshot, so that it is not ahead of these; a copy may be behind
+    until = reader.last()[0]
+    meeting = until if copy is None else min(until, copy.last()[0])
     base = read_base(reader, number)
     assert config_row.config is not None
     whole = begin(base, config_row.config, config_row.version)
-    began = time.perf_counter()
-    rows = 0
-    for block in rows_of(reader, number, whole.seq, until):
-        whole.apply_many(block)
-        rows += len(block)
-        advance(block[-1][0])
+    began, rows, digest = time.perf_counter(), 0, ""
+    for end in (meeting, until):
+        for block in rows_of(reader, number, whole.seq, end):
+            whole.apply_many(block)
+            rows += len(block)
+            advance(block[-1][0])
+        digest = digest or whole.digest()  # where both can be compared
     seconds = time.perf_counter() - began
     row: dict[str, Any] = {
         "space": name, "version": config_row.version, "until": until, "rows": rows,
@@ -91,14 +125,14 @@ def _compare(
         "base": None if base is None else base.seq, "digest": whole.digest(), "snapshot": None,
         "rest": None, "digest_of_snapshot": None, "equal": None,
     }  # fmt: skip
-    if snapshot is not None and snapshot.version == config_row.version:
+    if snapshot is not None and copy is not None:
         row["snapshot"] = snapshot.seq
         row["rest"] = 0
-        for block in rows_of(reader, number, snapshot.seq, until):
+        for block in rows_of(copy, number, snapshot.seq, meeting):
             snapshot.apply_many(block)
             row["rest"] += len(block)
         row["digest_of_snapshot"] = snapshot.digest()
-        row["equal"] = row["digest"] == row["digest_of_snapshot"]
+        row["equal"] = digest == row["digest_of_snapshot"]
     return row
 
 

@@ -27,6 +27,13 @@ def serve(
         Path | None,
         typer.Option(metavar="DIR", help="Where everything is kept; default whim-data."),
     ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="postgresql://…",
+            help="A log that replicas share; --data then keeps this replica's copy of it.",
+        ),
+    ] = None,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on; any but this machine's needs keys.")
     ] = None,
@@ -42,8 +49,9 @@ def serve(
     from whim.serve.settings import load
 
     settings = load(
-        config, environment=os.environ, data=data, host=host, port=port, log_format=log_format
-    )
+        config, environment=os.environ, data=data, store=store, host=host, port=port,
+        log_format=log_format,
+    )  # fmt: skip
     try:
         code = run(settings, ready=lambda address: _started(address, settings))
     except KeyboardInterrupt:  # after a shutdown in good order

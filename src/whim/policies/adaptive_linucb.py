@@ -167,7 +167,7 @@ class AdaptiveLinUCB(Reporting):
         shared = parts.Shared(*(getattr(self, f"_{name}") for name in self._shared_fields))
         ring = parts.Ring(self._ring_at, self._ring_place, self._ring_play)
         settings = parts.Settings(
-            max(len(self._table), 1), self._beginnings, self._optimism, self._least_gain
+            max(len(self._live), 1), self._beginnings, self._optimism, self._least_gain
         )
         return parts.State(arms, shared, ring, settings, self._scratch)
 

@@ -168,6 +168,19 @@ class PSLinUCBGroups(ModelRows):
         """Replace the item features of live arms, which stay in the groups that they are in."""
         super().set_features(arms, features)
 
+    def _settle_in(self, slots: I64, features: F64 | None) -> None:
+        """In the nearest groups; one that is not made yet has learnt nothing, as a spare model."""
+        super()._settle_in(slots, features)
+        rows = np.append(self._group_rows, self._spare)
+        self._model[slots] = self._spare
+        if features is not None and len(slots):
+            homes = clusters.nearest(features, self._found(features))
+            self._model[slots] = rows[np.minimum(homes, len(rows) - 1)]
+
+    def _leave(self, slots: I64) -> None:
+        super()._leave(slots)
+        self._model[slots] = self._priors["_model"]
+
     def _given(self, n: int, labels: Iterable[ArmId] | None, new: list[int]) -> I64:
         """The groups of new arms by label; labels never seen are groups never seen."""
         if labels is None:
@@ -193,17 +206,21 @@ class PSLinUCBGroups(ModelRows):
             raise InvalidInputError(f"groups must be None: {self!r} finds them itself.")
         if Y is None or not new:
             return _UNKNOWN
+        found = self._found(Y[new])
+        for _ in range(len(found) - len(self._centres)):
+            self._new_group()
+        self._centres = found
+        return clusters.nearest(Y[new], found)
+
+    def _found(self, fresh: F64) -> F64:
+        """The centres of groups once these arms have come, if they are among the first."""
         more = (self._wanted or 1) - len(self._centres)
-        if more:  # the first arms; or those that came first were too few
-            fresh = Y[new]
-            if len(self._centres):
-                known = (fresh[:, None] == self._centres).all(axis=2).any(axis=1)
-                fresh = fresh[~known]
-            found = clusters.centres(fresh, more, self._params["seed"])
-            self._centres = np.concatenate((self._centres, found))
-            for _ in found:
-                self._new_group()
-        return clusters.nearest(Y[new], self._centres)
+        if not more:
+            return self._centres
+        if len(self._centres):  # those that came first were too few
+            known = (fresh[:, None] == self._centres).all(axis=2).any(axis=1)
+            fresh = fresh[~known]
+        return np.concatenate((self._centres, clusters.centres(fresh, more, self._params["seed"])))
 
     def _new_group(self) -> int:
         """A new group's number."""

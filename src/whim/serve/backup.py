@@ -26,6 +26,7 @@ from whim.files import sync_folder, write_atomic
 from whim.serve.http.keys import Keys
 from whim.serve.log.configs import config_histories
 from whim.serve.log.migrate import migrate
+from whim.serve.log.origin import refuse_moved
 from whim.serve.log.reader import LogReader, StoreError
 from whim.serve.log.store import DataLock
 from whim.version import __version__
@@ -69,6 +70,7 @@ def backup(data: Path, to: Path, progress: Progress | None = None) -> Manifest:
     """
     if not (data / LOG).is_file():
         raise InvalidInputError(f"data must be a service's directory, got {str(data)!r}.")
+    refuse_moved(data)  # what it has is old, and its copy would not say so
     if to.exists():
         raise InvalidInputError(f"to must be a directory that is not there yet, got {str(to)!r}.")
     with _private_folder(to) as folder:

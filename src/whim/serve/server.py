@@ -136,10 +136,11 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> in
     set_up(settings)
     data, mask = Path(settings.data), os.umask(0o077)  # what is made is for its owner alone
     try:
-        keys = Keys(data / "keys.json")
-        if make_first_key(settings, keys, os.environ):
-            get_log("whim").info("the first key was made of the secret", key_name="first")
-        refuse_open(settings, keys)
+        if settings.store is None:  # else the keys are in the database
+            keys = Keys(data / "keys.json")
+            if make_first_key(settings, keys, os.environ):
+                get_log("whim").info("the first key was made of the secret", key_name="first")
+            refuse_open(settings, keys)
         _warn_if_open(data)
         return _run(settings, ready)
     finally:

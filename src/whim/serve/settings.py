@@ -46,6 +46,8 @@ class Settings(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """
 
     data: _Text = "whim-data"
+    store: _Text | None = None  # postgresql://…: one of many replicas over one log; None: in data
+    max_lag_seconds: _Seconds = 5.0  # behind the shared log, beyond which a replica is not ready
     host: Annotated[str, Meta(min_length=1, max_length=255)] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8126
     max_body: Annotated[int, Meta(ge=1024, le=2**30)] = 2 * 1024 * 1024
@@ -200,6 +202,10 @@ def _check(settings: Settings, where: str) -> None:
     """What types cannot say."""
     if not settings.host.isprintable() or " " in settings.host:
         raise ConfigError(f"{where}host must be an address or a name, got {settings.host!r}.")
+    if not (settings.store or "postgresql://").startswith(("postgresql://", "postgres://")):
+        raise ConfigError(  # without what came: it may hold a password
+            f"{where}store must begin with postgresql://, got another address."
+        )
     for i, proxy in enumerate(settings.trusted_proxies):
         try:
             ipaddress.ip_network(proxy)

@@ -236,13 +236,17 @@ class ArmArrays:
         return missing
 
     def _relist(self) -> None:
-        self._unbind()
         # the table's own, near at hand for live calls
         self._slot_of, self._id_of = self._table.slot_of, self._table.id_of
         # candidates of the last call and their slots; one attribute, so that threads see a pair
         self._recent: tuple[list[ArmId], I64] = [], np.zeros(0, np.int64)
-        self._live = self._table.live
-        self._everyone = self._live if len(self._live) else None
+        self._list(self._table.live)
+
+    def _list(self, live: I64) -> None:
+        """Take these slots for those of all arms."""
+        self._unbind()
+        self._live = live
+        self._everyone = live if len(live) else None
 
     def retire_arms(self, arms: Iterable[ArmId]) -> None:
         """Remove arms and what was learnt of them alone; added again, they start afresh."""
@@ -272,7 +276,11 @@ class ArmArrays:
             raise InvalidInputError(
                 f"features must fit: {type(self).__name__} {needs}, got {features!r}."
             )
-        self._features[slots] = checks.matrix("features", features, len(ids), self._m)
+        self._refeature(slots, checks.matrix("features", features, len(ids), self._m))
+
+    def _refeature(self, slots: I64, features: F64) -> None:
+        """Replace the item features of slots, and what depends on them."""
+        self._features[slots] = features
 
     def _item_features(self, ids: list[ArmId], features: npt.ArrayLike | None) -> F64 | None:
         if self._m == 0:
@@ -342,10 +350,10 @@ class ArmArrays:
         policy._reserve(rows)
         arrays = policy._from_file(arrays)
         for name, prior in policy._priors.items():
-            _fits(name, arrays[name[1:]], (rows, *prior.shape), prior.dtype)
+            state_file.must_fit(name, arrays[name[1:]], (rows, *prior.shape), prior.dtype)
             getattr(policy, name)[:rows] = arrays[name[1:]]
         for name in policy._kept:
-            _fits(name, arrays[name[1:]], None, getattr(policy, name).dtype)
+            state_file.must_fit(name, arrays[name[1:]], None, getattr(policy, name).dtype)
         policy._keep(**{name: arrays[name[1:]] for name in policy._kept})
         policy._verify()
         policy._plays[:rows] = arrays["plays"].tolist()
@@ -389,10 +397,3 @@ def _parameters(cls: type, args: tuple[Any, ...], given: dict[str, Any]) -> dict
     bound.apply_defaults()
     _, *params = bound.arguments.items()
     return {name: v.item() if isinstance(v, np.generic) else v for name, v in params}
-
-
-def _fits(
-    name: str, array: npt.NDArray[Any], shape: tuple[int, ...] | None, dtype: np.dtype[Any]
-) -> None:
-    if array.dtype != dtype or (shape is not None and array.shape != shape):
-        raise ValueError(f"{name[1:]} must be {dtype} of shape {shape}, got {array.shape}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,15 +95,28 @@ class HybridPolicy(CompiledPolicy):
         """Every table whose rows are an arm's own model."""
         return [self._cum]
 
-    def set_features(self, arms: Iterable[ArmId], features: npt.ArrayLike) -> None:
-        """Replace the item features of live arms."""
-        before = self._features.copy()
-        super().set_features(arms, features)
-        for slot in np.flatnonzero((before != self._features).any(axis=1)).tolist():
-            self._mix()
-            change = before[slot] - self._features[slot]
-            for table in self._models():
-                hybrid.set_features(table[slot], change, self._ridge, self._width, self._k)
+    def _refeature(self, slots: I64, features: F64) -> None:
+        before = {slot: self._features[slot].copy() for slot in slots.tolist()}
+        super()._refeature(slots, features)
+        for slot, old in before.items():
+            change = old - self._features[slot]
+            if change.any():
+                self._mix()
+                for table in self._models():
+                    hybrid.set_features(table[slot], change, self._ridge, self._width, self._k)
+
+    @contextlib.contextmanager
+    def _visited(
+        self, ids: Sequence[ArmId], features: Mapping[ArmId, npt.ArrayLike]
+    ) -> Iterator[I64]:
+        kind, mixed = self._kind, self._mixed[0]
+        try:
+            with super()._visited(ids, features) as slots:
+                yield slots
+        finally:
+            if self._kind != kind:  # other features than those that were learnt were only a guess
+                self._kind, self._mixed[0] = kind, mixed
+                self._unbind()
 
     def _score_many(self, X: F64, slots: I64) -> F64:
         self._crossed(None, len(slots))

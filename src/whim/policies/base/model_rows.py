@@ -92,8 +92,8 @@ class ModelRows(WindowPool, Reporting):
         self._kind[row] = groups.UNUSED
         self._size_scratch()
 
-    def _relist(self) -> None:
-        super()._relist()
+    def _list(self, live: I64) -> None:
+        super()._list(live)
         self._live_rows = None
 
     def _windows(self) -> windows.Windows:

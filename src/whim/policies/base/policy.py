@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from whim import checks
 from whim.kernels.status import CHANGED, GROW, NO_CHANGE, NOT_FINITE, TEST
-from whim.policies.base.scoring import Scoring
+from whim.policies.base.preview import Previewing
 from whim.types import F64, I64, ArmId, ChangeEvent, Decision
 
 _ARRAY, _F64 = np.ndarray, np.dtype(np.float64)
@@ -27,12 +27,12 @@ _NO_CONTEXT = object()
 _new = tuple.__new__
 
 
-class Policy(Scoring):
+class Policy(Previewing):
     """What every policy does: choose, rank and score arms, and learn from rewards.
 
     The constructor's parameters are those of ``ArmArrays``. Threads may share a policy for reads:
-    whatever learns nothing and changes no arms. Writes need a lock of the caller's around them
-    and around the reads beside them (docs/policies.md).
+    whatever learns nothing and changes no arms, but ``preview``. That one and writes need a lock of
+    the caller's around them and around the reads beside them (docs/policies.md).
     """
 
     _last: Any = _NO_CONTEXT  # the context of the last decision

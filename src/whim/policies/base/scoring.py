@@ -202,25 +202,16 @@ class Scoring(ArmArrays, ABC):
         self,
         x: npt.ArrayLike | None = None,
         arms: Iterable[ArmId] | None = None,
-        *,
-        draw: bool = False,
     ) -> tuple[list[int], list[float]]:
         """``rank`` without objects: places of the candidates, best first; what each scores.
 
         The second has score, mean and width of each candidate in turn, in their order.
-        With ``draw`` a policy that draws decides, as ``select`` would, and its stream moves on;
-        its choice comes first.
         """
         slots = self._candidates(arms)
         context, cross = self._context(x), self._crossed(None, len(slots))
         with self._lock:
-            if not (draw and self._draws):
-                self._evaluate(context, slots, cross, True)
-                return self._listed(slots)
-            slot = self._choose(context, slots, cross)[0]
-            order = self._ranked(slots).tolist()
-            order.sort(key=lambda i: slots[i] != slot)
-            return order, self._out[: len(slots)].ravel().tolist()
+            self._evaluate(context, slots, cross, True)
+            return self._listed(slots)
 
     def ranked_many(
         self, X: npt.ArrayLike | None, lists: Sequence[list[ArmId]]

@@ -124,3 +124,11 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, npt.NDAr
         flat = np.frombuffer(data, dtype, math.prod(shape), start + entry["offset"])
         arrays[entry["name"]] = flat.reshape(shape).astype(dtype.newbyteorder("="))
     return header, arrays
+
+
+def must_fit(
+    name: str, array: npt.NDArray[Any], shape: tuple[int, ...] | None, dtype: np.dtype[Any]
+) -> None:
+    """Refuse, with ``ValueError``, an array that is not of the kind that a policy has there."""
+    if array.dtype != dtype or (shape is not None and array.shape != shape):
+        raise ValueError(f"{name[1:]} must be {dtype} of shape {shape}, got {array.shape}")

@@ -19,6 +19,7 @@ from whim.serve import wire
 from whim.serve.dashboard import forms, views
 from whim.serve.dashboard.arms import arms
 from whim.serve.dashboard.render import NO_STORE, STATIC, error_page, render
+from whim.serve.http import whatifs
 from whim.serve.http.guard import COOKIE, address_of, check_key
 from whim.serve.http.problems import ProblemError
 from whim.serve.http.service import Service
@@ -232,17 +233,18 @@ def _show_job(name: str, key: str, job: Job | None) -> Response:
 
 async def _job(request: Request) -> Response:
     name, key = request.path_params["space"], request.path_params["job"]
-    return _show_job(name, key, _job_of(request))
+    return _show_job(name, key, await _job_of(request))
 
 
-def _job_of(request: Request) -> Job | None:
+async def _job_of(request: Request) -> Job | None:
     """The what-if of an address, if the key is for its space."""
-    job, key = _service(request).job(request.path_params["job"]), request.scope.get("whim.key")
+    job = await whatifs.find(_service(request), request.path_params["job"])
+    key = request.scope.get("whim.key")
     return None if job is None or (key is not None and not key.reaches(job.space)) else job
 
 
 async def _job_series(request: Request) -> Response:
-    job = _job_of(request)
+    job = await _job_of(request)
     if job is None:
         raise NotFoundError("this what-if is no longer stored: start it again.")
     if job.state != JobState.DONE:

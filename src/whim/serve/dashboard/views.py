@@ -24,13 +24,23 @@ from whim.serve.state.stats import MICRO
 _CHANGES = 10  # a page of the timeline
 _DAY = 86_400 * MICRO
 _MARKS = 100  # changes drawn in the chart
+_LATE = 1.0  # seconds behind a shared log from which on it is marked: mostly it is a fraction
 _HIDDEN = frozenset(("n_features", "n_item_features", "n_cross_features", "seed", "ties"))
 
 
 def shell(engine: Engine) -> dict[str, Any]:
-    """What every page knows: whether the log can be written."""
-    failed = engine.failed
-    return {"failed": None if failed is None else str(failed)}
+    """What every page knows: whether the log can be written, and how far a replica is behind."""
+    failed, lag = engine.failed, engine.lag
+    replica = None
+    if lag is not None:
+        rows, seconds = lag
+        replica = {
+            "leads": engine.leads,
+            "rows": rows,
+            "seconds": seconds,
+            "late": seconds >= _LATE,
+        }
+    return {"failed": None if failed is None else str(failed), "replica": replica}
 
 
 def _settled(engine: Engine, space: Space) -> tuple[list[Any], int]:

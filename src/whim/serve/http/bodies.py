@@ -112,10 +112,19 @@ class ClockHealth(Struct):
     ahead_seconds: float
 
 
+class ReplicaHealth(Struct):
+    """A replica over a shared log: whether it leads, and how far it is behind."""
+
+    leads: bool
+    lag_rows: int
+    lag_seconds: float
+
+
 class Health(Struct, omit_defaults=True):
     """The state of the service.
 
-    ``check`` is of the whole log, until it has ended well; ``clock`` is there while it is held.
+    ``check`` is of the whole log, until it has ended well; ``clock`` is there while it is held, and
+    ``replica`` where the log is shared.
     """
 
     status: str
@@ -123,3 +132,4 @@ class Health(Struct, omit_defaults=True):
     spaces: int | None = None
     check: Check | None = None
     clock: ClockHealth | None = None
+    replica: ReplicaHealth | None = None

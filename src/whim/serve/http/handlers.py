@@ -11,7 +11,7 @@ import msgspec
 
 from whim.errors import WhimError
 from whim.serve import wire
-from whim.serve.http import bodies
+from whim.serve.http import bodies, whatifs
 from whim.serve.http.guard import must_reach
 from whim.serve.http.metrics import CONTENT_TYPE
 from whim.serve.http.problems import Failure, Problem, ProblemError, problem_of
@@ -90,20 +90,20 @@ async def decide(service: Service, call: Call) -> bytes:
 
 async def decide_many(service: Service, call: Call) -> bytes:
     """Ask for several decisions at once."""
-    answers: list[bytes] = []
-    async for one in service.decide_many(call.params["space"], call.body.decisions):
-        where = f"$.decisions[{len(answers)}]"
-        answers.append(_json(_failure(one.error, where)) if one.error else one.answer)
+    name, decisions = call.params["space"], call.body.decisions
+    asked = [one async for one in service.decide_many(name, decisions)]
     await service.commit(service.engine.sync)
+    answers = [
+        _json(_failure(one.error, f"$.decisions[{i}]")) if one.error else one.answer
+        for i, one in enumerate(asked)
+    ]
     return b'{"answers":[' + b",".join(answers) + b"]}"
 
 
 async def reward(service: Service, call: Call) -> bodies.Rewarded:
     """Report the reward of a decision."""
     body = call.body
-    token = service.token()
-    state = service.engine.reward(call.params["space"], body, token)
-    await token
+    state = await service.commit(lambda t: service.engine.reward(call.params["space"], body, t))
     return bodies.Rewarded(body.decision_id, state)
 
 
@@ -111,25 +111,37 @@ async def reward_many(service: Service, call: Call) -> bodies.Results:
     """Report several rewards at once."""
     name = call.params["space"]
     service.engine.space(name)
-    results: list[bodies.Rewarded | Failure] = []
+    told: list[tuple[str, Any, asyncio.Future[Any] | Exception]] = []
     waiting = iter(call.body.rewards)
 
     def take_some() -> bool:
         """Take rewards for as long as a slice; whether there are more."""
         until = time.perf_counter() + SLICE
         for body in waiting:
+            token = service.token()
             try:
-                results.append(bodies.Rewarded(body.decision_id, service.engine.reward(name, body)))
+                told.append((body.decision_id, service.engine.reward(name, body, token), token))
             except WhimError as error:
-                results.append(_failure(error, f"$.rewards[{len(results)}]"))
+                told.append((body.decision_id, None, error))
             if time.perf_counter() > until:
                 return True
         return False
 
     while await service.turns.run(take_some):
         pass
-    await service.commit(service.engine.sync)
-    return bodies.Results(results)
+    tokens = [token for _, _, token in told if isinstance(token, asyncio.Future)]
+    await asyncio.gather(*tokens, return_exceptions=True)
+    return bodies.Results([_rewarded(*one, f"$.rewards[{i}]") for i, one in enumerate(told)])
+
+
+def _rewarded(
+    key: str, state: Any, token: asyncio.Future[Any] | Exception, where: str
+) -> bodies.Rewarded | Failure:
+    """What became of one reward of many."""
+    error = token if isinstance(token, Exception) else token.exception()
+    if isinstance(error, Exception):
+        return _failure(error, where)
+    return bodies.Rewarded(key, token.result() if state is None else state)  # type: ignore[union-attr]
 
 
 def _failure(error: Exception, where: str) -> Failure:
@@ -228,7 +240,7 @@ async def begin_whatif(service: Service, call: Call) -> bodies.Begun:
 async def show_whatif(service: Service, call: Call) -> Job:
     """Progress and result of a what-if."""
     service.engine.space(call.params["space"])
-    job = service.job(call.params["job"])
+    job = await whatifs.find(service, call.params["job"])
     if job is None or (call.key is not None and not call.key.reaches(job.space)):
         raise ProblemError(404, "not_found", "job must be a what-if that is still stored.")
     return job
@@ -247,6 +259,8 @@ async def healthz(service: Service, call: Call) -> Reply:
             health.check = check
         if clock.held:
             health.clock = bodies.ClockHealth(clock.reason, round(clock.ahead, 3))
+        if (lag := service.engine.lag) is not None:
+            health.replica = bodies.ReplicaHealth(service.engine.leads, *lag)
     return Reply(_json(health), 200 if reason is None else 503)
 
 
@@ -258,6 +272,10 @@ async def readyz(service: Service, call: Call) -> Reply:
     stopping = service.draining or service.closing.is_set()
     if stopping or not service.ready:
         return Reply(_json(bodies.Health("stopping" if stopping else "starting")), 503)
+    lag, most = service.engine.lag, service.settings.max_lag_seconds
+    if lag is not None and lag[1] > most:
+        reason = f"at most {most:g} s behind the log (max_lag_seconds), got {lag[1]:.1f} s."
+        return Reply(_json(bodies.Health("behind", reason)), 503)
     return Reply(_json(bodies.Health("ready", spaces=len(service.engine.names))))
 
 

@@ -65,7 +65,9 @@ class Key(Struct, frozen=True):
 
 # what has its default is left out: a file without limited keys is as it always was, and an older
 # Whim, which would not keep to them, refuses one with them
-class _Stored(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class StoredKey(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A key as it is kept."""
+
     name: Name
     scopes: Annotated[list[Scope], Meta(min_length=1)]
     made: str
@@ -75,6 +77,7 @@ class _Stored(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     until: Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")] | None = None
 
     def listed(self) -> Key:
+        """What may be shown of it."""
         return Key(
             self.name, list(self.scopes), self.made, self.revoked, list(self.spaces), self.until
         )
@@ -82,7 +85,7 @@ class _Stored(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
 class _File(Struct, forbid_unknown_fields=True):
     format: Literal[1]
-    keys: list[_Stored]
+    keys: list[StoredKey]
 
 
 _Listed = list[Key]
@@ -168,6 +171,10 @@ class Keys:
         before, self._reported = self._reported, (self._mark, self.problem)
         return before != self._reported
 
+    def look_again(self) -> None:
+        """Look at the file at the next call: it was replaced."""
+        self._next = -float("inf")
+
     def _refresh(self) -> None:
         now = self._clock()
         if now < self._next:
@@ -219,7 +226,7 @@ class Keys:
             if any(k.name == name for k in kept):
                 raise InvalidInputError(f"name must be new, got {name!r} which exists.")
             limited = [*dict.fromkeys(spaces)]
-            new = _Stored(name, ordered, made, False, _hash(token), limited, end)  # type: ignore[arg-type]
+            new = StoredKey(name, ordered, made, False, _hash(token), limited, end)  # type: ignore[arg-type]
             self._write([*kept, new])
         return token
 
@@ -229,7 +236,7 @@ class Keys:
             kept, _ = self._read()
             if not kept:
                 self._write(
-                    [_Stored("first", ["admin"], _stamp(datetime.now(UTC)), False, _hash(token))]
+                    [StoredKey("first", ["admin"], _stamp(datetime.now(UTC)), False, _hash(token))]
                 )
         return not kept
 
@@ -249,7 +256,7 @@ class Keys:
 
     # -- the file -----------------------------------------------------------------------------
 
-    def _read(self) -> tuple[_StoredList, _Mark | None]:
+    def _read(self) -> tuple[StoredKeys, _Mark | None]:
         name = self.path.name
         try:
             with self.path.open("rb") as file:
@@ -261,21 +268,14 @@ class Keys:
             return [], None
         except OSError as error:
             raise KeysError(f"{name} must be readable: {error.strerror}.") from None
-        try:
-            kept = msgspec.json.decode(data, type=_File).keys
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise KeysError(f"{name} must be as `whim keys` wrote it: it was altered.") from None
-        if len({k.name for k in kept}) < len(kept) or len({k.sha256 for k in kept}) < len(kept):
-            raise KeysError(f"{name} must hold every key once: it was altered.")
-        return kept, mark
+        return decode_keys(data, name), mark
 
-    def _write(self, kept: _StoredList) -> None:
-        data = msgspec.json.format(msgspec.json.encode(_File(1, kept))) + b"\n"
+    def _write(self, kept: StoredKeys) -> None:
         try:
-            write_atomic(self.path, data, mode=0o600)
+            write_atomic(self.path, encode_keys(kept), mode=0o600)
         except OSError as error:
             raise KeysError(f"{self.path.name} must be writable: {error.strerror}.") from None
-        self._next = -float("inf")
+        self.look_again()
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -295,7 +295,23 @@ class Keys:
             os.close(handle)
 
 
-_StoredList = list[_Stored]
+StoredKeys = list[StoredKey]
+
+
+def decode_keys(data: bytes, name: str) -> StoredKeys:
+    """Keys as they are kept; ``name`` is what errors call it."""
+    try:
+        kept = msgspec.json.decode(data, type=_File).keys
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise KeysError(f"{name} must be as `whim keys` wrote it: it was altered.") from None
+    if len({k.name for k in kept}) < len(kept) or len({k.sha256 for k in kept}) < len(kept):
+        raise KeysError(f"{name} must hold every key once: it was altered.")
+    return kept
+
+
+def encode_keys(kept: StoredKeys) -> bytes:
+    """The other way round."""
+    return msgspec.json.format(msgspec.json.encode(_File(1, kept))) + b"\n"
 
 
 def _check_name(what: str, name: str) -> None:

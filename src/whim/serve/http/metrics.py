@@ -190,7 +190,8 @@ class Metrics(Collector):
             "Share of the log whose rows were checked since the start; 1 when all were.",
             value=self.check(),
         )
-        return [rows, failed, age, queued, checked, *_of_the_clock(engine.clock.view)]
+        clock, replica = _of_the_clock(engine.clock.view), _of_the_replica(engine)
+        return [rows, failed, age, queued, checked, *clock, *replica]
 
     def _of_requests(self) -> Metric:
         family = HistogramMetricFamily(
@@ -218,6 +219,22 @@ def _of_the_clock(clock: ClockView) -> list[Metric]:
         "whim_clock_jumps_total", "Jumps of the system's clock that were held.", value=clock.jumps
     )
     return [held, ahead, jumps]
+
+
+def _of_the_replica(engine: Engine) -> list[Metric]:
+    if engine.lag is None:
+        return []
+    rows, seconds = engine.lag
+    leads = GaugeMetricFamily(
+        "whim_replica_leads", "1 if it does what only one should.", value=engine.leads
+    )
+    behind = GaugeMetricFamily(
+        "whim_replica_lag_rows", "Rows of the shared log that were not taken yet.", value=rows
+    )
+    stale = GaugeMetricFamily(
+        "whim_replica_lag_seconds", "Since the end of the shared log was seen.", value=seconds
+    )
+    return [leads, behind, stale]
 
 
 def _of_connections(connections: Connections) -> list[Metric]:

@@ -29,6 +29,13 @@ _GUARDED = {
 _PREFIXES = {"personalizer": "personalizer"}
 _SCHEMAS = {"ArmView": "ArmTold", "ChangeView": "ChangeTold", "StatsView": "StatsTold"}
 _TEXT = {"schema": {"type": "string"}}
+_LAG = {"Whim-Lag": {"$ref": "#/components/headers/Whim-Lag"}}
+_LAG_HEADER = {
+    "description": "Where the log is shared, how far the replica that answered is behind it: rows "
+    "that have come and are not taken yet, and seconds since it saw the log's end.",
+    "required": False,
+    "schema": {"type": "string", "examples": ["rows=0, seconds=0.012"]},
+}
 
 
 def _problem(said: str) -> dict[str, Any]:
@@ -74,6 +81,9 @@ def _operation(route: Route, schemas: dict[Any, dict[str, Any]]) -> dict[str, An
             replies["503"] = {**success, "description": text}
         else:
             replies[str(status)] = _problem(text)
+    for reply in replies.values():
+        if "text/event-stream" not in reply.get("content", ()):  # that one ends later
+            reply["headers"] = _LAG
     operation: dict[str, Any] = {
         "operationId": f"{_PREFIXES.get(route.tag, 'handlers')}_{route.handler.__name__}",
         "summary": inspect.getdoc(route.handler), "tags": [route.tag],
@@ -124,6 +134,7 @@ def document(routes: list[Route], pages: list[PageRoute]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": components,
+            "headers": {"Whim-Lag": _LAG_HEADER},
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},

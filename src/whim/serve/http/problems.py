@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from whim.errors import WhimError
-from whim.serve.log.reader import StoreError
+from whim.serve.log.reader import StoreError, UnavailableError
 from whim.serve.log.store import QueueFullError
 from whim.serve.state.limits import FullError, LimitError
 from whim.serve.state.recovery import BusyError
@@ -51,11 +51,14 @@ _BY_TYPE: tuple[tuple[type[Exception], int, str], ...] = (
     (ConflictError, 409, "conflict"),
     (BusyError, 409, "busy"),
     (QueueFullError, 503, "queue_full"),
+    (UnavailableError, 503, "unavailable"),
     (FullError, 429, "busy"),
     (LimitError, 422, "limit"),
     (StoreError, 503, "store_failed"),
     (WhimError, 422, "invalid"),
 )
+
+_SOON = (QueueFullError, UnavailableError)  # it can be tried again after a second
 
 
 def problem_of(error: Exception) -> ProblemError | None:
@@ -74,6 +77,6 @@ def problem_of(error: Exception) -> ProblemError | None:
     for kind, status, code in _BY_TYPE:
         if isinstance(error, kind):
             first = _FIRST.match(text)
-            wait = {"retry_after": "1"} if status == 429 or kind is QueueFullError else {}
+            wait = {"retry_after": "1"} if status == 429 or kind in _SOON else {}
             return ProblemError(status, code, text, first.group(1) if first else None, **wait)
     return None

@@ -30,6 +30,8 @@ _JSON = b"application/json"
 _encode = msgspec.json.Encoder().encode
 _NO_STORE = (b"cache-control", b"no-store")
 
+_FAST = ("decide", "reward")  # scopes of what need not see what was just accepted here
+
 
 class Query(msgspec.Struct, frozen=True):
     """A number in the query."""
@@ -132,6 +134,8 @@ class Endpoint:
                 reply = result
             else:
                 reply = Reply(b"" if result is None else _encode(result), route.status)
+        if service.ready and (lag := service.engine.lag) is not None:
+            reply.headers.append((b"whim-lag", b"rows=%d, seconds=%.3f" % lag))
         await answer(send, reply, head=method == "HEAD")
         path = route.path if route is not None else next(iter(self.routes.values())).path
         service.metrics.request(path, method, reply.status, time.perf_counter() - began)
@@ -147,6 +151,8 @@ class Endpoint:
             must_reach(key, params.get("space", alone))
         if not route.always:
             service.must_be_ready(reading=method in ("GET", "HEAD"))
+            if route.scope not in _FAST:
+                await service.engine.settled()
         query = _numbers(scope, route.query) if route.query else {}
         call = Call(scope, receive, send, params, None, key, query)
         if route.takes is None:

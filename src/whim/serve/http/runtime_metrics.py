@@ -74,7 +74,7 @@ class RuntimeMetrics(Collector):
             "whim_webhook_lag_seconds", "Age of the oldest change that is not delivered yet.",
             labels=["host"],
         )  # fmt: skip
-        for host, seconds in self._service.webhook_lags().items():
+        for host, seconds in self._service.deliveries.lags().items():
             lag.add_metric([host], seconds)
         return lag
 

@@ -15,33 +15,33 @@ from prometheus_client.core import Metric
 
 from whim.errors import WhimError
 from whim.serve import wire
+from whim.serve.http import whatifs
+from whim.serve.http.deliveries import Deliveries
 from whim.serve.http.keys import Keys
 from whim.serve.http.limits import Rates
 from whim.serve.http.metrics import Metrics
+from whim.serve.http.opening import opened_engine
 from whim.serve.http.problems import ProblemError
 from whim.serve.http.routes import Buffers
 from whim.serve.http.runtime_metrics import RuntimeMetrics
+from whim.serve.http.shared_keys import keep_settled, open_shared
 from whim.serve.http.streams import Streams
 from whim.serve.http.turns import SLICE, Turns
 from whim.serve.jobs.background import Background, Job
-from whim.serve.jobs.webhooks import Webhooks
 from whim.serve.log.reader import StoreError
-from whim.serve.log.store import Commit, CommitLimits
+from whim.serve.log.store import Commit
 from whim.serve.logging import get as get_log
 from whim.serve.settings import Settings, is_loopback
 from whim.serve.starter import DEMO, demo_config, personalizer_config
 from whim.serve.state.engine import Engine
-from whim.serve.state.limits import Limits
 from whim.serve.state.policy import build
-from whim.serve.state.served import ServedChanges
-from whim.serve.state.space import DecisionRequest
+from whim.serve.state.space import ConflictError, DecisionRequest
 
 _TURN = 0.003  # seconds of small decisions that are made together
 _TICK = 0.25  # seconds: the longest that an ended waiting stays open
 _LAG_SECONDS = 0.1  # between looks at how late the event loop is
 _AT_ONCE = 100  # waitings that are ended before others have their turn
 _DECISIONS = 32  # of a batch, before others have their turn
-_WHATIFS = 4  # that may wait
 _SCRAPE_SECONDS = 1.0  # after which metrics are shown with the totals of the scrape before
 
 
@@ -74,7 +74,7 @@ class Service:
         self.streams = Streams(settings.max_connections // 2)
         self._tasks: set[asyncio.Task[None]] = set()
         self._requests: collections.deque[tuple[str, DecisionRequest, float]] = collections.deque()
-        self._hooks: Webhooks | None = None
+        self.deliveries = Deliveries(self)
         self._safe_totals: list[Metric] = []  # of the last scrape
         self._one_scrape = asyncio.Lock()  # so that none shows less than one before it
 
@@ -83,8 +83,8 @@ class Service:
     async def start(self) -> None:
         """Begin to read the log; ``opened`` is set when that has ended, even by an error."""
         self._loop = asyncio.get_running_loop()
-        self._spawn(self._open())
-        self._spawn(self._watch_lag())
+        self.spawn(self._open())
+        self.spawn(self._watch_lag())
 
     async def _open(self) -> None:
         began = time.perf_counter()
@@ -105,16 +105,13 @@ class Service:
         self.opened.set()
 
     async def _open_engine(self) -> None:
-        self.engine = engine = await asyncio.to_thread(
-            Engine, self.data, on_commit=self._on_commit, clock=self._clock,
-            clock_jump=self.settings.clock_jump_seconds,
-            commits=CommitLimits(self.settings.commit_seconds, self.settings.queue_bytes),
-            limits=Limits.of(self.settings),
-        )  # fmt: skip
-        engine.store.attach(self._loop)
+        self.engine = engine = await opened_engine(
+            self.settings, self._clock, self._on_commit, self._on_config, self.deliveries.lead
+        )
+        engine.attach(self._loop)
         self._had_rows = engine.seq > 0
         self.background = Background(
-            engine, self.data, commit=self.commit, spawn=self._spawn,
+            engine, self.data, commit=self.commit, spawn=self.spawn,
             on_snapshot=self.metrics.snapshot,
         )  # fmt: skip
         self.metrics.engine = engine
@@ -127,26 +124,34 @@ class Service:
             configs.append(personalizer_config())
         for config in configs:
             await self.background.compile(config, serving=False)
+        await engine.caught_up()
+        if engine.documents is not None:  # before anybody is let in
+            await asyncio.to_thread(open_shared, self.settings, engine.documents, self.keys.path)
+            self.keys.look_again()
         if self.settings.demo and not engine.made:
-            await self.commit(lambda token: engine.create(DEMO, demo_config(), token))
-        served = ServedChanges(engine.store)
-        self._hooks = Webhooks(
-            self.settings, self.data, served.after, lambda: served.names, self.metrics.webhook
-        )
+            with contextlib.suppress(ConflictError):  # another replica has just made it
+                await self.commit(lambda token: engine.create(DEMO, demo_config(), token))
+        await self.deliveries.open()
+
+    def _on_config(self, name: str) -> None:
+        """Another version of a space is wanted: it is built here, too."""
+        self.background.rebuild(name)
 
     def _start_background(self) -> None:
-        assert self._hooks is not None
         background = self.background
         for name in self.engine.names:
             if self.engine.info(name).rebuilding:
                 background.rebuild(name)
         if self._had_rows:
-            self._spawn(background.verify())
-        self._spawn(self._tick())
-        self._spawn(background.keep_snapshots(self.settings.snapshot_seconds))
-        self._spawn(self._hooks.run())
+            self.spawn(background.verify())
+        self.spawn(self._tick())
+        self.spawn(background.keep_snapshots(self.settings.snapshot_seconds))
+        self.deliveries.start()
+        if self.engine.documents is not None:
+            self.spawn(keep_settled(self))
+            self.spawn(whatifs.keep_shared(self))
         if self.settings.retention_days is not None:
-            self._spawn(background.keep_trimmed(self.settings.retention_days))
+            self.spawn(background.keep_trimmed(self.settings.retention_days))
 
     async def close(self) -> None:
         """Finish what was accepted, then close."""
@@ -157,11 +162,9 @@ class Service:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if hasattr(self, "background"):
             await self.background.close()
-        if self._hooks is not None:
-            await self._hooks.close()
+        await self.deliveries.close()
         if hasattr(self, "engine"):
-            with contextlib.suppress(StoreError):
-                self.engine.store.detach()
+            await self.engine.detach()
             await asyncio.to_thread(self.engine.close)
 
     def end_streams(self) -> None:
@@ -172,7 +175,7 @@ class Service:
     def give_up(self) -> None:
         """Answer those who wait for a commit that does not end: the service does."""
         if hasattr(self, "engine"):
-            self.engine.store.abandon("the service stopped before a commit had ended")
+            self.engine.abandon("the service stopped before a commit had ended")
 
     def must_be_ready(self, reading: bool = False) -> None:
         """Refuse while the log is read, and after it failed; reading goes on then."""
@@ -193,7 +196,8 @@ class Service:
             return str(self.engine.failed)
         return None
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside requests, until the service ends."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -250,6 +254,8 @@ class Service:
             request = self._ask(name, body, work)
         try:
             await request.token
+            if request.error is not None:  # found while it was made safe
+                raise request.error
         finally:  # an error holds this frame; if that held the error, the collector had to come
             request.token = request.error = None
         return request.answer
@@ -298,16 +304,16 @@ class Service:
             for one in requests:
                 yield one
 
-    def token(self) -> asyncio.Future[None]:
+    def token(self) -> asyncio.Future[Any]:
         """Given with an engine's call, it is done when the row is safe."""
         return self._loop.create_future()
 
-    async def commit(self, act: Callable[[asyncio.Future[None]], Any]) -> Any:
-        """Do something with the engine and wait until its row is safe."""
+    async def commit(self, act: Callable[[asyncio.Future[Any]], Any]) -> Any:
+        """Do something with the engine and wait until its row is safe; what came of it."""
         token = self.token()
         result = act(token)
-        await token
-        return result
+        told = await token
+        return told if result is None else result
 
     async def scrape(self) -> bytes:
         """The metrics; totals of which a crash could lose a part are not shown yet."""
@@ -335,16 +341,11 @@ class Service:
             changed.add(name)
         for name in changed:
             self.streams.ring(name)
-            if self._hooks is not None:
-                self._hooks.wake(name)
+            self.deliveries.wake(name)
 
     def changes_after(self, name: str, since: int, most: int = 1000) -> list[dict[str, Any]]:
         """Changes of a space after row ``since``; none of one that is not there."""
         return self.engine.changes(name, since, most) if name in self.engine else []
-
-    def webhook_lags(self) -> dict[str, float]:
-        """By host, the age in seconds of the oldest change that is not delivered yet."""
-        return {} if self._hooks is None else self._hooks.lags()
 
     async def _watch_lag(self) -> None:
         """Measure how late the event loop is: what runs too long makes everybody wait."""
@@ -387,14 +388,8 @@ class Service:
 
     async def whatif(self, name: str, config: wire.SpaceConfig) -> str:
         """Begin to replay a space's log under another configuration; the job's id."""
-        await asyncio.to_thread(build, config)  # refuses what cannot be built
-        self.engine.space(name)
-        if self.background.unfinished >= _WHATIFS:
-            raise ProblemError(
-                429, "busy", f"at most {_WHATIFS} what-ifs at a time, please.", retry_after="10"
-            )
-        return self.background.whatif(name, config)
+        return await whatifs.begin(self, name, config)
 
     def job(self, key: str) -> Job | None:
-        """A what-if by its id."""
+        """A what-if of this replica by its id."""
         return self.background.jobs.get(key)

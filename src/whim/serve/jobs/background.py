@@ -13,6 +13,7 @@ import msgspec
 
 from whim.errors import WhimError
 from whim.serve.jobs.worker import Task, Worker, WorkerDiedError, WorkerError, join_state
+from whim.serve.log.reader import StoreError, UnavailableError
 from whim.serve.log.rows import ConfigRow
 from whim.serve.logging import get as get_log
 from whim.serve.state.engine import Engine
@@ -181,7 +182,7 @@ class Background:
             return
         check.state, check.progress = "done" if problem is None else "damaged", 1.0
         if problem is not None:
-            self._engine.fail(f"log.db must be sound: {problem}.")
+            self._engine.found_damage(problem)
             self._log.error("the log is damaged", reason=problem)
 
     async def keep_trimmed(self, days: float) -> None:
@@ -195,12 +196,14 @@ class Background:
                 soon = done["more"] or bool(done["waits_for"])
                 if done["rows"]:
                     self._log.info("trimmed", rows=done["rows"])
+                if shared := await asyncio.to_thread(self._engine.trim_shared):
+                    self._log.info("trimmed the shared log", rows=shared)
                 if done["waits_for"]:  # its rows are being read: wait until that has ended
                     async with self._one_rebuild:
                         pass
-            except WorkerError as error:
+            except (WorkerError, StoreError, UnavailableError) as error:
                 self._log.warning("not trimmed", reason=str(error))
-                soon = isinstance(error, WorkerDiedError)
+                soon = isinstance(error, (WorkerDiedError, UnavailableError))
             await asyncio.sleep(_TRIM_SOON if soon else _TRIM_SECONDS)
 
     # -- rebuilds -----------------------------------------------------------------------------
@@ -211,7 +214,7 @@ class Background:
 
     async def _rebuild(self, name: str) -> None:
         async with self._one_rebuild:
-            if name in self._engine and self._engine.info(name).rebuilding:
+            if name in self._engine and self._engine.needs_build(name):
                 await self._build(name)
 
     async def _build(self, name: str) -> None:
@@ -239,9 +242,9 @@ class Background:
         """What-ifs that wait or run."""
         return sum(job.state in (JobState.WAITING, JobState.RUNNING) for job in self.jobs.values())
 
-    def whatif(self, name: str, config: SpaceConfig) -> str:
+    def whatif(self, name: str, config: SpaceConfig, key: str | None = None) -> str:
         """Begin to replay a space's log under another configuration; the job's id."""
-        key, job = uuid.uuid4().hex, Job(space=name)
+        key, job = key or uuid.uuid4().hex, Job(space=name)
         self.jobs[key] = job
         for old in list(self.jobs)[:-_JOBS]:
             del self.jobs[old]

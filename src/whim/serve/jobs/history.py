@@ -1,7 +1,7 @@
 """``History``: a space's decisions with what came of them, read from the log beside a service.
 
 The log is read twice: first what closed decisions, into a table on disk, then the decisions.
-Memory grows with arms alone.
+Memory grows with arms, and with decisions that wait at the same time.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from whim.serve.log.configs import config_histories
 from whim.serve.log.reader import LogReader, StoreError
 from whim.serve.log.rows import DECODERS, DecisionRow, Kind, Row
 from whim.serve.state.encode import Encoder
+from whim.serve.state.ledger import Ledger
 from whim.serve.state.recovery import state_of
 from whim.serve.state.space import NotFoundError
+from whim.serve.state.stats import Pending
 from whim.serve.wire import RewardState
 from whim.types import F64
 
@@ -78,6 +80,7 @@ class History:
             self.items = Encoder(self.config.items, "$.features")
             self.last = self._reader.last()[0]
             self.base = read_base(self._reader, self.number)
+            self._rules = self._in_force[0][2].rewards
         except BaseException:
             self._reader.close()
             raise
@@ -141,14 +144,16 @@ class History:
 
     def _fill(self, spool: sqlite3.Connection, report: Progress) -> None:
         batch: list[tuple[Any, ...]] = []
+        ledger = Ledger(self._rules)
         if self.base is not None:  # what had come of them before the log begins
+            ledger = state_of(self.base).ledger
             batch = [
                 (key, 0, None, None, waiting.count, waiting.count, 0)
-                for key, waiting in state_of(self.base).pending.items()
+                for key, waiting in ledger.pending.items()
                 if waiting.count
             ]
         for row in self._rows(report, 0.0, 0.4):
-            batch += _closings(row)
+            batch += _closings(row, ledger)
             if len(batch) >= _BATCH:
                 spool.execute("BEGIN")
                 spool.executemany(_TAKE, batch)
@@ -202,17 +207,33 @@ def _find(reader: LogReader, space: str) -> tuple[int, list[tuple[int, int, wire
     return numbers[-1], histories[numbers[-1]].served  # of several that had the name, the last
 
 
-def _closings(row: Row) -> list[tuple[Any, ...]]:
-    if row.kind == Kind.REWARD:
-        reward = DECODERS[row.kind].decode(row.body)
-        state, over = reward.state, reward.state is RewardState.LEARNT
+def _closings(row: Row, ledger: Ledger) -> list[tuple[Any, ...]]:
+    """What a row closed, or a reward that came; the ledger takes it."""
+    body = DECODERS[row.kind].decode(row.body)
+    if row.kind in (Kind.CONFIG, Kind.BUILT):
+        ledger.configured(row.kind, body)
+    elif row.kind == Kind.DECISION and body.id not in ledger.pending:
+        due = ledger.due(row.at, body.due)
+        ledger.pending[body.id] = Pending(
+            row.at, due, body.arms[body.place], b"", body.probability, body.mode, True,
+            body.deferred,
+        )  # fmt: skip
+    elif row.kind == Kind.ACTIVATION:
+        ledger.activated(row.at, body)
+    elif row.kind == Kind.REWARD:
+        state = ledger.rewarded(row.at, body)
+        over, late = state is RewardState.LEARNT, state is RewardState.LATE
         at, taken = row.at if over else None, over or state is RewardState.KEPT
-        late = state is RewardState.LATE
-        return [(reward.id, int(over), reward.learn, at, 1, int(taken), int(late))]
-    if row.kind == Kind.EXPIRY:
+        learn = ledger.learnt(body) if over else None
+        if over:
+            ledger.pending.pop(body.id, None)
+        return [(body.id, int(over), learn, at, 1, int(taken), int(late))]
+    elif row.kind == Kind.EXPIRY:
+        closed = ledger.ended(row.at, body)
+        for key, _ in closed:
+            ledger.pending.pop(key, None)
         return [
-            (key, 1 if learn is not None else 2, learn, row.at, 0, 0, 0)
-            for key, learn in DECODERS[row.kind].decode(row.body).closed
+            (key, 1 if learn is not None else 2, learn, row.at, 0, 0, 0) for key, learn in closed
         ]
     return []
 

@@ -22,22 +22,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from whim.serve.log.base import BaseBody, read_base, rows_of
+from whim.serve.log.base import SCHEMA, BaseBody, read_base, rows_of
 from whim.serve.log.configs import config_histories
 from whim.serve.log.reader import LogReader, StoreError
 from whim.serve.log.rows import DECODERS, ArmFeatures, ConfigRow, Kind
 from whim.serve.state.recovery import begin
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS base (
-  space INTEGER PRIMARY KEY, seq INTEGER NOT NULL, version INTEGER NOT NULL, size INTEGER NOT NULL,
-  seal BLOB NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS base_page (
-  space INTEGER NOT NULL, seq INTEGER NOT NULL, number INTEGER NOT NULL, data BLOB NOT NULL,
-  PRIMARY KEY (space, seq, number)
-) STRICT, WITHOUT ROWID;
-"""
 _PAGE = 1 << 17
 _WINDOW = 4000
 _LOCK_SECONDS = 0.003  # of the write lock that batches aim at
@@ -104,7 +94,7 @@ class _Trim:
             return Trimmed(done, 0, 0.0, False, busy)
         seq, more = self._last(before, done, most)
         if seq > done:
-            self._connection.executescript(_SCHEMA)
+            self._connection.executescript(SCHEMA)
             at = self._connection.execute("SELECT at FROM log WHERE seq=?", (seq,)).fetchone()[0]
             sealed = [
                 self._seal(number, history.now, seq, at)

@@ -90,6 +90,7 @@ class Webhooks:
         count: Callable[[str], None] | None = None,
         client: httpx.AsyncClient | None = None,
         *,
+        cursors: Any = None,
         backoff: Callable[[int], float] = wait_before,
         timeout: float = 10.0,
         clock: Callable[[], float] = time.time,
@@ -105,7 +106,7 @@ class Webhooks:
         self._stop = asyncio.Event()
         self._cursors: Cursors | None = None
         if self._hooks:
-            self._cursors = Cursors(data / "webhooks.db")
+            self._cursors = Cursors(data / "webhooks.db") if cursors is None else cursors
             try:
                 self._meet(self._cursors)
             except sqlite3.Error as error:

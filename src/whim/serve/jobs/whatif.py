@@ -28,7 +28,7 @@ from whim.serve.log.base import read_base, rows_of
 from whim.serve.log.configs import open_spaces
 from whim.serve.log.reader import LogReader
 from whim.serve.log.rows import DECODERS, ArmFeatures, DecisionRow, Expiry, Kind, RewardRow
-from whim.serve.state.drawing import probability
+from whim.serve.state.drawing import probability, seed_of
 from whim.serve.state.policy import draws
 from whim.serve.state.space import NotFoundError
 from whim.serve.state.space_state import SpaceState
@@ -97,16 +97,17 @@ class _Replay:
         """Take a row of the log."""
         while self._to_come and self._to_come[-1][0] <= seq:
             self._logged_by(self._to_come.pop()[2])
+        row, ledger = DECODERS[kind].decode(body), self.state.ledger
         if kind in (Kind.CONFIG, Kind.BUILT):
+            ledger.configured(kind, row)
             return
-        row = DECODERS[kind].decode(body)
         if kind == Kind.DECISION:
             self._decided(seq, at, row)
             return
-        if type(row) is RewardRow and row.state is wire.RewardState.LEARNT:
-            self._closed(row.id, row.learn)
+        if type(row) is RewardRow and ledger.outcome(at, row) is wire.RewardState.LEARNT:
+            self._closed(row.id, ledger.learnt(row))
         elif type(row) is Expiry:
-            for key, learn in row.closed:
+            for key, learn in ledger.ended(at, row):
                 self._closed(key, learn)
         self.changes += len(self.state.apply_body(seq, at, row))
 
@@ -125,11 +126,11 @@ class _Replay:
             self.skipped += 1
             return
         ids = row.arms
-        order, _ = state.rank(x, ids)
+        order, _, chances = state.preview(x, ids, None, seed_of(state.config.seed, row.id))
         agreed, n = order[0] == row.place, len(ids)
         would = np.full(n, self._explore / n)
-        if state.policy.randomised:
-            would += (1 - self._explore) * state.chances(x, ids)
+        if chances is not None:
+            would += (1 - self._explore) * chances
         else:
             would[order[0]] += 1 - self._explore
         weight = would[row.place] / row.probability

@@ -10,8 +10,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from whim.serve.log.reader import LogReader
+from whim.serve.log.committed import CommittedLog
 from whim.serve.log.rows import ArmFeatures, Raw
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS base (
+  space INTEGER PRIMARY KEY, seq INTEGER NOT NULL, version INTEGER NOT NULL, size INTEGER NOT NULL,
+  seal BLOB NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS base_page (
+  space INTEGER NOT NULL, seq INTEGER NOT NULL, number INTEGER NOT NULL, data BLOB NOT NULL,
+  PRIMARY KEY (space, seq, number)
+) STRICT, WITHOUT ROWID;
+"""
 
 
 class BaseBody(msgspec.Struct, array_like=True):
@@ -39,7 +50,7 @@ class Base(NamedTuple):
     kept: frozenset[int]
 
 
-def read_base(reader: LogReader, number: int) -> Base | None:
+def read_base(reader: CommittedLog, number: int) -> Base | None:
     """The base of a space, if rows of it were removed."""
     stored = reader.base(number)
     if stored is None:
@@ -55,7 +66,7 @@ def remains(seq: int, trimmed: int, base: Base | None) -> bool:
 
 
 def rows_of(
-    reader: LogReader, number: int, after: int = 0, until: int | None = None
+    reader: CommittedLog, number: int, after: int = 0, until: int | None = None
 ) -> Iterator[list[Raw]]:
     """The rows of a space that count, in order, many at a time."""
     trimmed = reader.trimmed()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from whim.serve.log.reader import LogReader, StoreError
+from whim.serve.log.committed import CommittedLog, StoreError
 from whim.serve.log.rows import DECODERS, ConfigRow, Kind
 from whim.serve.wire import SpaceConfig
 
@@ -29,13 +29,15 @@ class ConfigHistory(NamedTuple):
         return [(seq, c.version, c.config) for seq, c in self.in_force if c.config is not None]
 
 
-def config_histories(reader: LogReader) -> dict[int, ConfigHistory]:
+def config_histories(reader: CommittedLog) -> dict[int, ConfigHistory]:
     """The history of every space that there ever was, by its number."""
     histories: dict[int, ConfigHistory] = {}
     for row in reader.configs():
         config_row: ConfigRow = DECODERS[row.kind].decode(row.body)
         known = histories.get(row.space)
         before = 0 if known is None else known.wanted.version
+        if row.kind == Kind.BUILT and config_row.version < before:
+            continue  # another version was asked for before it was built, and it never served
         if config_row.version != before + (row.kind == Kind.CONFIG):
             raise StoreError(
                 f"{reader.path.name} must hold every change of {config_row.name}, got version "
@@ -48,7 +50,7 @@ def config_histories(reader: LogReader) -> dict[int, ConfigHistory]:
     return histories
 
 
-def open_spaces(reader: LogReader) -> dict[str, tuple[int, ConfigHistory]]:
+def open_spaces(reader: CommittedLog) -> dict[str, tuple[int, ConfigHistory]]:
     """The spaces that are not retired, by name: number and configurations."""
     return {
         history.now.name: (number, history)

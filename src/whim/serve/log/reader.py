@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import sqlite3
 import struct
@@ -13,23 +12,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from whim.errors import WhimError
+from whim.serve.log.committed import CommittedLog, StoreError, UnavailableError
 from whim.serve.log.log_writer import FORMAT, HEAD, OLDEST
 from whim.serve.log.rows import Kind, Raw, Row
 
 _BLOCK = 2048  # rows read at a time
-_SPAN = 1 << 15  # row numbers per query of one space, so that no reader blocks checkpoints for long
+__all__ = ["UNREADABLE", "LogReader", "StoreError", "UnavailableError"]
+
 UNREADABLE = sqlite3.Error, UnicodeDecodeError  # the latter: damage inside the message itself
 _head = HEAD.pack
 _crc = zlib.crc32
 
 
-class StoreError(WhimError):
-    """The log cannot be written or read; nothing more is accepted."""
-
-
-class LogReader:
+class LogReader(CommittedLog):
     """The committed log; needs no lock and no service, and writes nothing."""
+
+    path: Path
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -90,20 +88,6 @@ class LogReader:
         rows = self.query("SELECT value FROM meta WHERE name = 'trimmed'")
         return int(rows[0][0]) if rows else 0
 
-    def blocks(
-        self, after: int = 0, until: int | None = None, space: int | None = None
-    ) -> Iterator[list[Raw]]:
-        """Rows after one and up to another, in order, many at a time.
-
-        Each block is a query of its own, so that a long read does not block checkpoints.
-        """
-        if space is not None:  # its rows may be few, and a query for them long
-            last = self.last()[0] if until is None else until
-            for low in range(after, last, _SPAN):
-                yield from self._blocks(low, min(low + _SPAN, last), space)
-        else:
-            yield from self._blocks(after, until, None)
-
     def _blocks(self, after: int, until: int | None, space: int | None) -> Iterator[list[Raw]]:
         where, values = "seq > ?", [after]
         if until is not None:
@@ -116,23 +100,6 @@ class LogReader:
                 self._must_be_whole(block, values[0] + 1)
             yield block
             values[0] = block[-1][0]
-
-    def _must_be_whole(self, block: list[Raw], expected: int) -> None:
-        trimmed = self.trimmed()
-        for row in block:
-            if row[0] > max(expected, trimmed + 1):
-                raise StoreError(
-                    f"{self.path.name} must hold every row, got {row[0]} after {expected - 1}."
-                )
-            expected = row[0] + 1
-
-    def rows(
-        self, after: int = 0, until: int | None = None, space: int | None = None
-    ) -> Iterator[Row]:
-        """The same, one by one."""
-        for block in self.blocks(after, until, space):
-            for row in block:
-                yield Row(*row[:6])
 
     def configs(self) -> list[Row]:
         """Rows that make, change and retire spaces, all of them."""
@@ -168,15 +135,7 @@ class LogReader:
             "WHERE base.space = ? ORDER BY number",
             (space,),
         )
-        if not rows:
-            return None
-        seq, version, size, seal, _ = rows[0]
-        data = b"".join(row[4] or b"" for row in rows)
-        if len(data) != size or hashlib.sha256(data).digest() != seal:
-            raise StoreError(
-                f"the base of space {space} in log.db must match its seal: it was altered."
-            )
-        return seq, version, data
+        return self._sealed(space, rows)
 
     def changes(
         self, space: int, version: int, since: int = 0, most: int = 1000

@@ -68,7 +68,7 @@ class DecisionRow(Struct, array_like=True, gc=False):
     probability: float
     mode: Mode
     deferred: bool
-    due: int
+    due: int  # as an earlier version logged it; 0: it follows from the row's time
     wanted: int  # the place that the policy itself would have chosen
     digest: bytes
     version: int
@@ -77,29 +77,52 @@ class DecisionRow(Struct, array_like=True, gc=False):
     # how likely a policy that draws was to choose what was shown, which ``probability`` includes;
     # None: it does not draw, or the row was written before this was logged
     drawn: float | None = None
+    # the last row of the space that what decided had learnt from; None: the row is older than this
+    base: int | None = None
+
+
+class DecisionHead(Struct, array_like=True):
+    """A ``DecisionRow`` as far as the state needs it, its arms not yet decoded."""
+
+    id: str
+    context: list[float] | dict[str, Any]
+    arms: msgspec.Raw
+    features: list[FeatureValues] | None
+    place: int
+    probability: float
+    mode: str
+    deferred: bool
+    due: int
+    wanted: int
 
 
 class RewardRow(Struct, array_like=True):
-    """A reward: ``state`` is what became of it, ``learn`` what the policy learns of it now."""
+    """A reward; what becomes of it follows from the rows before it (``state.ledger``).
+
+    An earlier version logged it: ``state``, and ``learn``, what the policy learns of it.
+    """
 
     id: str
     value: float
-    state: RewardState
+    state: RewardState | None = None
     learn: float | None = None
     reward_id: str | None = None
 
 
 class Expiry(Struct, array_like=True):
-    """Decisions whose time is over, each with what is learnt for it; None: it was never shown."""
+    """Decisions whose time is over, if they wait still.
 
-    closed: list[tuple[str, float | None]]
+    An earlier version logged each with what is learnt for it; None: it was never shown.
+    """
+
+    closed: list[str | tuple[str, float | None]]
 
 
 class Activation(Struct, array_like=True):
     """A deferred decision was shown after all."""
 
     id: str
-    due: int
+    due: int = 0  # as an earlier version logged it; 0: it follows from the row's time
 
 
 class ArmsRow(Struct, array_like=True):

@@ -15,6 +15,12 @@ def draws(seed: int, key: str) -> tuple[float, float, float]:
     return a * 2.0**-53, b * 2.0**-53, c * 2.0**-53
 
 
+def seed_of(seed: int, key: str) -> int:
+    """Of the draws that a policy makes for a decision, beside those of ``draws``."""
+    data = f"policy {seed} {key}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=16).digest(), "little")
+
+
 def probability(
     config: wire.SpaceConfig, place: int, wanted: int, n: int, drawn: float | None = None
 ) -> float:

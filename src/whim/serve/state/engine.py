@@ -7,6 +7,7 @@ and never touch what serves until they are done.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import time
@@ -19,6 +20,7 @@ import msgspec
 from whim.serve import wire
 from whim.serve.log.configs import config_histories
 from whim.serve.log.migrate import migrate
+from whim.serve.log.origin import refuse_copy, refuse_moved
 from whim.serve.log.reader import StoreError
 from whim.serve.log.rows import Change, ConfigRow, Kind, Row
 from whim.serve.log.store import CommitLimits, DataLock, OnCommit, Packed, Store, pack_changes
@@ -28,22 +30,23 @@ from whim.serve.state.known import KnownDecisions
 from whim.serve.state.limits import Limits
 from whim.serve.state.policy import as_logged
 from whim.serve.state.snapshots import Snapshots
-from whim.serve.state.space import ConflictError, DecisionRequest, NotFoundError, Space
+from whim.serve.state.space import DecisionRequest, NotFoundError, Space
 from whim.serve.state.space_state import SpaceState
-from whim.serve.state.totals import not_counted, totals
-from whim.serve.state.views import Info, change_views
+from whim.serve.state.spaces import Spaces
+from whim.serve.state.totals import not_counted
 
 _LEARN_AT_START = 0.5  # seconds for ids of old decisions, and then at each tick
 _LEARN_PER_TICK = 0.003
 
 
-class Engine:
+class Engine(Spaces):
     """Spaces over a data directory, which is made if it is not there.
 
     ``on_commit`` is called once per commit with the tokens of requests whose rows are safe now, and
     with the changes of interest that they revealed. ``clock`` gives nanoseconds since 1970; one
     that goes back is held, for rows never do, and one that jumps forward by more than
     ``clock_jump`` seconds too. ``commits`` are the store's limits, ``limits`` each space's.
+    ``copy``: the directory holds a copy of a log that is elsewhere (``Replica``).
     """
 
     def __init__(
@@ -55,16 +58,16 @@ class Engine:
         clock_jump: float | None = None,
         commits: CommitLimits | None = None,
         limits: Limits | None = None,
+        copy: bool = False,
     ) -> None:
+        super().__init__()
         self._limits = limits
-        self.spaces: dict[str, Space] = {}
-        self._wanted: dict[int, ConfigRow] = {}  # the configuration requested last, by number
-        self._in_force: dict[int, ConfigRow] = {}
-        self._failed: dict[int, tuple[int, str]] = {}  # versions that could not be built
-        self.made = 0  # spaces that there ever were
         with contextlib.ExitStack() as opened:
             self._lock = DataLock(data)
             opened.callback(self._lock.release)
+            refuse_moved(data)
+            if not copy:
+                refuse_copy(data)
             migrate(data / "log.db")
             self.store = Store(data / "log.db", on_commit, commits)
             opened.callback(self.store.close)
@@ -93,6 +96,48 @@ class Engine:
             self.spaces[name] = Space(number, name, state, self._limits)
         return count
 
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Commit on an event loop."""
+        self.store.attach(loop)
+
+    async def caught_up(self) -> None:
+        """Wait until it may serve: at once, for all there is to know was read."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this one does what only one service should."""
+        return True
+
+    @property
+    def lag(self) -> tuple[int, float] | None:
+        """Rows and seconds behind a log that is shared; None: it is not."""
+        return None
+
+    def trim_shared(self) -> int:
+        """Remove from a shared log what was removed from the copy; how many rows."""
+        return 0
+
+    def cursors(self) -> Any:
+        """Where webhooks keep how far they are, if not in the data directory."""
+        return None
+
+    async def settled(self) -> None:
+        """Wait until what was accepted here shows: at once, for it is applied before it is safe."""
+
+    @property
+    def documents(self) -> Any:
+        """Where replicas keep what they share beside the log; None: there are no others."""
+        return None
+
+    async def detach(self) -> None:
+        """Commit what was accepted and leave the event loop."""
+        with contextlib.suppress(StoreError):
+            self.store.detach()
+
+    def abandon(self, reason: str) -> None:
+        """Answer those who wait for a commit that does not end."""
+        self.store.abandon(reason)
+
     # -- time, order, commits -----------------------------------------------------------------
 
     def now(self) -> int:
@@ -120,81 +165,31 @@ class Engine:
         """Accept nothing more."""
         self.store.failed = StoreError(reason)
 
+    def found_damage(self, problem: str) -> None:
+        """Accept nothing more: a row of the log is not as it was written."""
+        self.fail(f"log.db must be sound: {problem}.")
+
     def sync(self, token: Any) -> None:
         """Have ``token`` returned once all rows queued so far are safe."""
         self.store.append([], [token])
 
     # -- spaces -------------------------------------------------------------------------------
 
-    @property
-    def names(self) -> list[str]:
-        """Of the spaces that serve, in order of the alphabet."""
-        return sorted(self.spaces)
-
-    @property
-    def seqs(self) -> dict[str, int]:
-        """The last row that each space has taken."""
-        return {name: space.state.seq for name, space in self.spaces.items()}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.spaces
-
-    def space(self, name: str) -> Space:
-        """A space that serves."""
-        space = self.spaces.get(name)
-        if space is None:
-            raise NotFoundError(f"space must be one that exists, got {name!r}.")
-        return space
-
     def _writable(self, name: str) -> Space:
         self._check()
         self.store.must_have_room()
         return self.space(name)
 
-    def name(self, number: int) -> str:
-        """The name of a space by its number, retired or not."""
-        return self._wanted[number].name
-
-    def was_retired(self, name: str) -> bool:
-        """Whether there was a space of that name, and there is none now."""
-        return name not in self.spaces and any(row.name == name for row in self._wanted.values())
-
-    def info(self, name: str) -> Info:
-        """What is known about a space."""
-        space = self.space(name)
-        state = space.state
-        wanted = self._wanted[space.number].version
-        version, failed = self._failed.get(space.number, (0, None))
-        if version != wanted:
-            failed = None
-        return Info(
-            name=name, version=state.version, config=state.config, wanted=wanted, failed=failed,
-            rebuilding=wanted != state.version and failed is None,
-            arms=state.n_arms, waiting=len(state.pending), steps=state.policy.step,
-        )  # fmt: skip
-
-    @property
-    def totals(self) -> dict[str, dict[str, int]]:
-        """By name, decisions, rewards and steps of all spaces that ever had it; they never fall."""
-        return {
-            name: totals(space.state, self._in_force[space.number].uncounted)
-            for name, space in list(self.spaces.items())
-        }
-
-    def create(self, name: str, config: wire.SpaceConfig, token: Any = None) -> Space:
+    def create(self, name: str, config: wire.SpaceConfig, token: Any = None) -> Any:
         """Make a space."""
         self._check()
         self.store.must_have_room()
-        if name in self.spaces:
-            raise ConflictError(f"$.name must be new, got {name!r} which exists.")
-        msgspec.convert(name, wire.Name)
-        config = as_logged(config)
-        state = SpaceState(config)
+        config_row = self._first_config(name, config)
+        assert config_row.config is not None
+        state = SpaceState(config_row.config)
         self.made += 1
-        retired = [row.uncounted for row in self._wanted.values() if row.name == name]
-        config_row = ConfigRow(name, 1, config, retired[-1] if retired else {})
         row = self._config_row(self.made, Kind.CONFIG, config_row)
-        state.seq = row.seq
+        state.apply(row)
         space = self.spaces[name] = Space(self.made, name, state, self._limits)
         self._wanted[space.number] = self._in_force[space.number] = config_row
         self._commit(space, [row], [], token)
@@ -215,10 +210,7 @@ class Engine:
         return self._want(space, config, token).version
 
     def _want(self, space: Space, config: wire.SpaceConfig | None, token: Any) -> ConfigRow:
-        uncounted = self.totals[space.name] if config is None else {}
-        version = self._wanted[space.number].version + 1
-        config_row = ConfigRow(space.name, version, config, uncounted)
-        self._wanted[space.number] = config_row
+        config_row = self._wanted[space.number] = self._next_config(space, config)
         self._commit(space, [self._config_row(space.number, Kind.CONFIG, config_row)], [], token)
         return config_row
 
@@ -271,7 +263,7 @@ class Engine:
         self._known.add(space.number, self.seq, decided)
         self.store.append(rows, [one.token for one in decided if one.token is not None])
 
-    def reward(self, name: str, body: wire.RewardBody, token: Any = None) -> wire.RewardState:
+    def reward(self, name: str, body: wire.RewardBody, token: Any = None) -> Any:
         """What becomes of a reward."""
         space = self._writable(name)
         self._must_exist(space, body.decision_id)
@@ -285,7 +277,7 @@ class Engine:
         if key not in space.state.pending and not self._known.exists(space, key):
             raise NotFoundError(f"$.decision_id must be a decision of {space.name}, got {key!r}.")
 
-    def activate(self, name: str, key: str, token: Any = None) -> bool:
+    def activate(self, name: str, key: str, token: Any = None) -> Any:
         """Whether a deferred decision was activated by this call."""
         space = self._writable(name)
         self._must_exist(space, key)
@@ -298,9 +290,6 @@ class Engine:
     def retire_arms(self, name: str, arms: list[str | int], token: Any = None) -> None:
         """Retire arms of a space."""
         space = self._writable(name)
-        unknown = [arm for arm in arms if arm not in space.state.policy.arms]
-        if unknown:
-            raise NotFoundError(f"$.arms must be arms of {name}, got {unknown[0]!r}.")
         row = space.retire(arms, self.seq + 1, self.now())
         self.seq += 1
         self._commit(space, [row], [], token)
@@ -328,46 +317,11 @@ class Engine:
                 nexts.append(space.next_due)
         return min(nexts, default=None)
 
-    def changes(self, name: str, since: int, most: int = 1000) -> list[dict[str, Any]]:
-        """Changes of a space after row ``since``, as callers see them."""
-        return change_views(self.store, self.space(name), since, most)
-
-    def recent_changes(self, name: str, before: int | None = None, most: int = 20) -> Any:
-        """The last changes of a space, newest first: row, time, and the event's fields."""
-        space = self.space(name)
-        return self.store.recent_changes(space.number, space.state.version, before, most)
-
-    def count_changes(self, name: str, since: int) -> int:
-        """Changes of a space from a time on, up to a thousand."""
-        space = self.space(name)
-        return self.store.count_changes(space.number, space.state.version, since)
-
     # -- snapshots and rebuilds ---------------------------------------------------------------
-
-    def in_force(self, name: str) -> tuple[int, ConfigRow]:
-        """A space's number and the configuration that it serves with."""
-        number = self.space(name).number
-        return number, self._in_force[number]
-
-    def wanted(self, name: str) -> tuple[int, ConfigRow]:
-        """A space's number and the configuration requested last, to be built from the log."""
-        number = self.space(name).number
-        return number, self._wanted[number]
 
     def snapshot(self, name: str) -> int:
         """Write what changed since the last snapshot; where no worker does it."""
         return self._replicas.snapshot(*self.in_force(name))
-
-    def rebuild_failed(self, name: str, version: int, message: str) -> None:
-        """Record why a version cannot be built; the current one serves until another request."""
-        space = self.spaces.get(name)
-        if space is not None and self._wanted[space.number].version == version:
-            self._failed[space.number] = version, message
-
-    @property
-    def given_up(self) -> dict[int, int]:
-        """Versions that cannot be built, by the number of their space."""
-        return {number: version for number, (version, _) in self._failed.items()}
 
     def catch_up(self, state: SpaceState, number: int) -> list[Packed]:
         """Replay what was committed since a rebuild began, so that little is left for ``swap``."""
@@ -387,7 +341,7 @@ class Engine:
         uncounted = not_counted(self.totals[name], state)
         config_row = msgspec.structs.replace(config_row, uncounted=uncounted)
         row = self._config_row(number, Kind.BUILT, config_row)
-        state.seq = row.seq
+        state.apply(row)
         space.swap(state)
         self._in_force[number] = config_row
         self._failed.pop(number, None)

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from whim.errors import InvalidInputError, WhimError
 from whim.serve.log.base import Base, read_base, remains, rows_of
-from whim.serve.log.reader import LogReader, StoreError
+from whim.serve.log.committed import CommittedLog, StoreError
 from whim.serve.log.rows import Change, ConfigRow, Raw
 from whim.serve.log.store import Packed
+from whim.serve.state.head import rules_of
 from whim.serve.state.snapshots import Snapshots
 from whim.serve.state.space_state import SpaceState
 from whim.serve.wire import SpaceConfig
@@ -54,7 +55,10 @@ def begin(base: Base | None, config: SpaceConfig, version: int) -> SpaceState:
     if base is not None and base.version == version:
         return state_of(base)
     state = SpaceState(config, version)
-    if base is not None and state.items.size:
+    if base is None:
+        return state
+    state.ledger.use(rules_of(base.body.head))
+    if state.items.size:
         for arm in base.body.arms:
             try:
                 state.add_arms([arm.id], [arm.features], lenient=True)
@@ -76,7 +80,7 @@ def _no_gc() -> Iterator[None]:
 
 
 def advance(
-    reader: LogReader, state: SpaceState, number: int, progress: Progress | None = None
+    reader: CommittedLog, state: SpaceState, number: int, progress: Progress | None = None
 ) -> list[Change]:
     """Replay the rows of a space that came since; ``progress`` gets the row that it has reached."""
     changes: list[Change] = []
@@ -91,7 +95,7 @@ def advance(
     return changes
 
 
-def advance_all(reader: LogReader, states: dict[int, SpaceState], known: Collection[int]) -> int:
+def advance_all(reader: CommittedLog, states: dict[int, SpaceState], known: Collection[int]) -> int:
     """Replay the rows of many spaces, each from where it is, in one pass; how many rows.
 
     A row of a space that is not ``known`` is an error.
@@ -102,7 +106,7 @@ def advance_all(reader: LogReader, states: dict[int, SpaceState], known: Collect
         return 0
     with _no_gc():
         for block in reader.blocks(min((state.seq for state in states.values()), default=0)):
-            for number, rows in _by_space(block):
+            for number, rows in by_space(block):
                 if number not in known:
                     raise StoreError(
                         f"row {rows[0][0]} of {reader.path.name} must be of a space that was made, "
@@ -119,7 +123,8 @@ def advance_all(reader: LogReader, states: dict[int, SpaceState], known: Collect
     return count
 
 
-def _by_space(block: list[Raw]) -> Iterable[tuple[int, list[Raw]]]:
+def by_space(block: list[Raw]) -> Iterable[tuple[int, list[Raw]]]:
+    """Rows by the number of their space, in order."""
     numbers = {*map(_space, block)}
     if len(numbers) == 1:  # as mostly, and then there is nothing to sort
         return [(numbers.pop(), block)]
@@ -130,7 +135,7 @@ def _by_space(block: list[Raw]) -> Iterable[tuple[int, list[Raw]]]:
 
 
 def start(
-    reader: LogReader, number: int, config_row: ConfigRow, snapshot: SpaceState | None = None
+    reader: CommittedLog, number: int, config_row: ConfigRow, snapshot: SpaceState | None = None
 ) -> SpaceState:
     """Where to replay a space from: its snapshot if it is usable, else the beginning."""
     assert config_row.config is not None
@@ -146,7 +151,7 @@ def start(
 
 
 def rebuild(
-    reader: LogReader, number: int, config_row: ConfigRow, progress: Progress | None = None
+    reader: CommittedLog, number: int, config_row: ConfigRow, progress: Progress | None = None
 ) -> tuple[SpaceState, list[Change]]:
     """Replay the log of a space from the beginning, under another configuration."""
     state = start(reader, number, config_row)
@@ -156,7 +161,7 @@ def rebuild(
 class Replicas:
     """States that follow the log from one snapshot to the next, beside those that serve."""
 
-    def __init__(self, reader: LogReader, snapshots: Snapshots) -> None:
+    def __init__(self, reader: CommittedLog, snapshots: Snapshots) -> None:
         self._reader, self._snapshots = reader, snapshots
         self._states: dict[int, SpaceState] = {}
 

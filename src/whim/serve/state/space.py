@@ -1,83 +1,42 @@
-"""``Space``: the live side of a state. Requests and the clock become rows; rows become state."""
+"""``Space``: the live side of a state. Requests and the clock become rows; rows become state.
+
+Making a row changes nothing; taking it does, and does the same in every process.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import heapq
-import uuid
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import msgspec
-import numpy as np
 
-from whim.checks import LARGEST
-from whim.errors import InvalidInputError, WhimError
 from whim.serve import wire
 from whim.serve.log import rows as log_rows
-from whim.serve.log.rows import Change, FeatureValues, Kind, Row
-from whim.serve.state.drawing import draws, probability
-from whim.serve.state.limits import FullError, LimitError, Limits
-from whim.serve.state.loggable import canonical, check_loggable, to_bytes
+from whim.serve.log.rows import DECODERS, Change, Kind, Raw, Row
+from whim.serve.state.choosing import (
+    Choosing,
+    ConflictError,
+    DecisionRequest,
+    NotFoundError,
+    try_step,
+)
+from whim.serve.state.limits import LimitError, Limits
+from whim.serve.state.loggable import to_bytes
 from whim.serve.state.reward_rules import RewardGuard
 from whim.serve.state.space_state import SpaceState
-from whim.serve.state.stats import MICRO
 from whim.serve.wire import RewardState
-from whim.types import F64
 
-_REMEMBERED = 65_536  # rewards that closed a decision
-_LITTLE = 4 << 20  # bytes of models that are moved, or that new arms get, in no time
+__all__ = ["ConflictError", "DecisionRequest", "NotFoundError", "Space"]
+
 # as plain names: an enumeration's members are slow to look up
 _DECISION, _REWARD = int(Kind.DECISION), int(Kind.REWARD)
-_LEARNT, _KEPT = RewardState.LEARNT, RewardState.KEPT
-_DUPLICATE, _LATE = RewardState.DUPLICATE, RewardState.LATE
-_WITHOUT_EFFECT = frozenset((_DUPLICATE, _LATE))
+_ACTIVATION, _EXPIRY = int(Kind.ACTIVATION), int(Kind.EXPIRY)
+_WITHOUT_EFFECT = frozenset((RewardState.DUPLICATE, RewardState.LATE))
+_OUTCOMES = 10_000  # of rewards that were taken last, for those who have not asked yet
 _encode = msgspec.msgpack.encode
-_json = msgspec.json.Encoder().encode
 
 
-class ConflictError(WhimError):
-    """The same id came with another body."""
-
-
-class NotFoundError(WhimError):
-    """There is nothing of that name."""
-
-
-class DecisionRequest(msgspec.Struct):
-    """A requested decision and its outcome: an answer, as JSON, or an error.
-
-    ``raw`` is its body in one form, and ``digest`` identifies it.
-    """
-
-    body: wire.DecisionBody
-    raw: bytes = b""
-    token: Any = None
-    digest: bytes = b""
-    answer: bytes = b""
-    error: Exception | None = None
-    x: Any = None
-    row: Any = None
-    logged: bytes = b""
-
-    @classmethod
-    def of(cls, body: wire.DecisionBody, token: Any = None) -> DecisionRequest:
-        """With its one form, if it may come again."""
-        return cls(body, b"" if body.decision_id is None else canonical(body), token)
-
-
-def _try(step: Callable[..., Any], request: DecisionRequest, *more: Any) -> None:
-    """Take a step with one request; what goes wrong is its own error and no other's."""
-    if request.error is None:
-        try:
-            step(request, *more)
-        except WhimError as error:
-            request.error = error.with_traceback(None)  # which would hold all that is around it
-        except Exception as error:  # a fault of ours
-            request.error = error
-
-
-class Space:
+class Space(Choosing):
     """One bandit while it serves.
 
     Every method that changes something returns rows that are already applied here and must be
@@ -90,216 +49,54 @@ class Space:
         self.number, self.name = number, name
         self.guard = RewardGuard()
         self._limits = limits or Limits()
-        self._learnt: dict[str, str] = {}
         self.swap(state)
         self._reserve(always=True)
 
     def swap(self, state: SpaceState) -> None:
         """Serve from this state; the ends of waiting are read from it."""
+        if hasattr(self, "state"):
+            state.outcomes = self.state.outcomes
         self.state = state
-        self._wait = round(state.config.rewards.wait_seconds * MICRO)
         self._due = [(waiting.due, key) for key, waiting in state.pending.items()]
         heapq.heapify(self._due)
         self.features = max(1, state.context.size + state.items.size)
         self._arm_bytes = state.policy.arm_bytes
         self._reserve()
 
-    def _reserve(self, always: bool = False) -> None:
-        """Have addresses for all arms that there may be, unless large models had to be moved."""
-        if always or self.state.n_arms * self._arm_bytes < _LITTLE:
-            with contextlib.suppress(MemoryError):  # then arrays grow as arms come
-                self.state.policy.make_room(max(0, self._most_arms - self.state.n_arms))
-
-    @property
-    def _most_arms(self) -> int:
-        limits = self._limits
-        return min(limits.max_arms, limits.max_arm_bytes // self._arm_bytes)
-
-    @property
-    def config(self) -> wire.SpaceConfig:
-        """The configuration in force."""
-        return self.state.config
-
     # -- decisions ----------------------------------------------------------------------------
 
     def decide(self, requests: list[DecisionRequest], seq: int, at: int) -> list[Row]:
-        """Choose for each of them; the rows, from ``seq`` on, of those that have no error.
+        """Choose for each and take it; the rows, from ``seq`` on, of those that have no error.
 
-        Step by step for all, and not one after the other: so the code and the tables that a step
-        needs are still in the processor's cache for the next one.
+        It is as if they had come one after the other. Those whose arms are known change nothing
+        that the next one sees, so they are chosen together.
         """
-        requests = self._within_limits(requests)
-        x = self._encode_contexts(requests)
-        sound = [one for one in requests if one.error is None]
-        self._choose_all(sound, x, at)
-        for step in (self._encode_answer, self._encode_row):
-            for one in sound:
-                _try(step, one)
-        state, rows = self.state, []
-        for one in requests:
-            if one.error is not None:
-                continue
-            row, key = one.row, one.row.id
-            arm, agreed = row.arms[row.place], row.wanted == row.place
-            state.add_decision(seq, at, key, arm, one.x.tobytes(), row.probability, row.mode,
-                               agreed, row.deferred, row.due)  # fmt: skip
-            heapq.heappush(self._due, (row.due, key))
-            rows.append(Row(seq, at, self.number, _DECISION, key, one.logged))
-            seq += 1
+        state, rows, rest = self.state, list[Row](), requests
+        while rest:
+            some, rest = self._first(rest)
+            self.choose(some)
+            for one in some:
+                try_step(self.encode_row, one)
+                if one.error is not None:
+                    continue
+                row, key = one.row, one.row.id
+                if one.new:
+                    state.add_arms(row.arms, row.features)
+                arm, agreed = row.arms[row.place], row.wanted == row.place
+                due = state.add_decision(seq, at, key, arm, one.x.tobytes(), row.probability,
+                                         row.mode, agreed, row.deferred)  # fmt: skip
+                heapq.heappush(self._due, (due, key))
+                rows.append(Row(seq, at, self.number, _DECISION, key, one.logged))
+                seq += 1
         return rows
 
-    def _check_values(self, request: DecisionRequest) -> None:
-        most, n = self._limits.max_values, len(request.body.candidates)
-        if n * self.features > most:
-            raise LimitError(
-                f"$.candidates must be at most {most} candidates times features (max_values), "
-                f"got {n} times {self.features}."
-            )
-
-    def check_batch(self, bodies: list[wire.DecisionBody]) -> None:
-        """Raise if a batch is more than one request may have decided."""
-        most, n = self._limits.max_batch_values, sum([len(body.candidates) for body in bodies])
-        if n * self.features > most:
-            raise LimitError(
-                f"$.decisions must be at most {most} candidates times features in all "
-                f"(max_batch_values), got {n} times {self.features}."
-            )
-
-    def work(self, body: wire.DecisionBody) -> float:
-        """About how many microseconds a decision takes."""
-        each = 1.0 + self.features * self.features / 1000
-        if self.needs_room(body):  # as if all arms were new
-            each += self._arm_bytes / 3000
-        if self.state.policy.randomised:  # how likely the draw was
-            each += 10.0 + 4.0 * self.features
-        return 20.0 + len(body.candidates) * each
-
-    def _within_limits(self, requests: list[DecisionRequest]) -> list[DecisionRequest]:
-        """Those that are not refused for their size, or because too many wait already."""
-        most, waiting = self._limits.max_waiting, len(self.state.pending)
-        room, largest = max(0, most - waiting), self._limits.max_values // self.features
-        if len(requests) <= room and all(len(r.body.candidates) <= largest for r in requests):
-            return requests
-        for one in requests[room:]:
-            one.error = FullError(
-                f"at most {most} decisions of {self.name} may wait for a reward (max_waiting), "
-                f"got {waiting} that do."
-            )
-        for one in requests[:room]:
-            _try(self._check_values, one)
-        return [one for one in requests if one.error is None]
-
-    def _encode_contexts(self, requests: list[DecisionRequest]) -> F64:
-        """The vectors of those that have no error."""
-        encode = self.state.context
-        x, fits = encode.many([one.body.context for one in requests])
-        for one, vector, fit in zip(requests, x, fits, strict=True):
-            one.x = vector
-            if not fit:
-                _try(lambda one: encode(one.body.context), one)  # says why
-        return x if all(fits) else x[np.array(fits)]
-
-    def _choose_all(self, requests: list[DecisionRequest], x: F64, at: int) -> None:
-        state = self.state
-        lists = [one.body.candidates for one in requests]
-        ranked = state.rank_many(x, lists)
-        for i, one in enumerate(requests):
-            arms = state.n_arms if ranked[i] is None else 0
-            _try(self._choose, one, ranked[i], at)
-            if arms and state.n_arms != arms:  # those that follow may know them now
-                ranked[i + 1 :] = state.rank_many(x[i + 1 :], lists[i + 1 :])
-
-    def _choose(self, request: DecisionRequest, ranked: Any, at: int) -> None:
-        state, body = self.state, request.body
-        key, ids = body.decision_id or uuid.uuid4().hex, cast("list[Any]", body.candidates)
-        features: list[FeatureValues] | None = None
-        if ranked is None:  # an arm that is new, or comes with features, or twice
-            ids, features = self._split(ids)
-            # what cannot be logged must change nothing: it is tried before anything is touched
-            check_loggable(key, body.context, ids, features)
-            self._check_new(ids)
-            state.add_arms(ids, features)
-            ranked = state.rank(request.x, ids)
-        order, numbers = ranked
-        wanted = order[0]
-        place, mode = self._draw(key, wanted, len(ids))
-        drawn = None
-        if state.policy.randomised:
-            drawn = float(state.chances(request.x, ids)[place])
-        chance = probability(state.config, place, wanted, len(ids), drawn)
-        request.row = log_rows.DecisionRow(
-            key, body.context, ids, features, place, chance, mode, body.deferred,
-            at + self._wait, wanted, request.digest, state.version, order, numbers, drawn,
-        )  # fmt: skip
-
-    def _encode_answer(self, request: DecisionRequest) -> None:
-        request.answer = to_bytes(_json, log_rows.answer_of(self.name, request.row), request.row)
-
-    def _encode_row(self, request: DecisionRequest) -> None:
-        request.logged = to_bytes(_encode, request.row, request.row)
-
-    def _split(self, candidates: list[Any]) -> tuple[list[str | int], list[FeatureValues] | None]:
-        """Ids of candidates, and their features in a space that takes some."""
-        full = [c.__class__ is wire.Candidate for c in candidates]
-        ids = [c.id if f else c for c, f in zip(candidates, full, strict=True)]
-        if len(set(ids)) != len(ids):
-            first: dict[str | int, int] = {}
-            twice = next(i for i, arm in enumerate(ids) if first.setdefault(arm, i) != i)
-            raise InvalidInputError(f"$.candidates[{twice}] must not repeat, got {ids[twice]!r}.")
-        if not self.state.items.size or not any(full):
-            return ids, None
-        return ids, [c.features if f else None for c, f in zip(candidates, full, strict=True)]
-
-    def _check_new(self, ids: list[str | int]) -> None:
-        """Raise if the arms that are new among these are more than the space may hold."""
-        state, limits = self.state, self._limits
-        arms = state.n_arms + state.count_new(ids)
-        if arms == state.n_arms:
-            return
-        most, once = self._most_arms, limits.max_new_arm_bytes // self._arm_bytes
-        if arms > most:
-            by = "max_arms" if most == limits.max_arms else "max_arm_bytes"
-            raise LimitError(
-                f"$.candidates must leave {self.name} with at most {most} arms ({by}), "
-                f"got {arms} with those that are new: retire some first."
-            )
-        if arms - state.n_arms > max(1, once):
-            raise LimitError(
-                f"$.candidates must bring at most {once} new arms at a time (max_new_arm_bytes), "
-                f"got {arms - state.n_arms}."
-            )
-
-    def needs_room(self, body: wire.DecisionBody) -> bool:
-        """Whether a decision's arms, if new, need so much memory that it is got beforehand."""
-        return len(body.candidates) * self._arm_bytes > _LITTLE
-
-    def make_room(self, bodies: list[wire.DecisionBody], seconds: float) -> bool:
-        """Get memory for the new arms of decisions, for so long; False: call again."""
-        return self.state.policy.make_room(self.brings_new(bodies), seconds)
-
-    def brings_new(self, bodies: list[wire.DecisionBody]) -> int:
-        """How many arms of decisions are new; 0, too, if they are so many that it is refused."""
-        once = len(bodies) * (self._limits.max_new_arm_bytes // self._arm_bytes)
-        ids = {c.id if type(c) is wire.Candidate else c for body in bodies for c in body.candidates}
-        new = self.state.count_new(ids)
-        return new if new <= min(self._most_arms - self.state.n_arms, once) else 0
-
-    def _draw(self, key: str, wanted: int, n: int) -> tuple[int, wire.Mode]:
-        """Which candidate is shown, and why."""
-        config = self.state.config
-        if not (config.shadow or config.holdback or config.explore):
-            return wanted, "policy"
-        u, v, w = draws(config.seed, key)
-        any_place = min(int(w * n), n - 1)
-        base = 0 if config.baseline == "first" else any_place
-        place, mode = wanted, "policy"
-        if config.shadow:
-            place, mode = base, "shadow"
-        elif u < config.holdback:
-            place, mode = base, "holdback"
-        elif v < config.explore:
-            place, mode = any_place, "explore"
-        return place, mode  # type: ignore[return-value]
+    def _first(
+        self, requests: list[DecisionRequest]
+    ) -> tuple[list[DecisionRequest], list[DecisionRequest]]:
+        """Those that can be chosen together, and the others."""
+        knows = self.state.knows
+        n = next((i for i, one in enumerate(requests) if not knows(one.body.candidates)), None)
+        return (requests, []) if n is None else (requests[: n or 1], requests[n or 1 :])
 
     # -- rewards ------------------------------------------------------------------------------
 
@@ -307,78 +104,119 @@ class Space:
         self, body: wire.RewardBody, seq: int, at: int
     ) -> tuple[Row | None, RewardState, list[Change]]:
         """Take a reward for a decision that is known to exist; no row if it need not be logged."""
-        rules = self.config.rewards
-        value = self.guard.in_range(body.value, rules)
-        waiting = self.state.pending.get(body.decision_id)
-        row = log_rows.RewardRow(body.decision_id, value, _KEPT, None, body.reward_id)
-        if waiting is None or (at >= waiting.due and not waiting.deferred):
-            again = body.reward_id is not None and self._learnt.get(row.id) == body.reward_id
-            row.state = _DUPLICATE if again else _LATE
-        elif body.reward_id is not None and body.reward_id in (waiting.seen or ()):
-            row.state = _DUPLICATE
-        elif rules.combine == "earliest":
-            if waiting.count:
-                row.state = _DUPLICATE
-            elif not waiting.deferred:
-                row.state, row.learn = _LEARNT, value
-                self._remember(row.id, body.reward_id)
-        elif waiting.count >= self._limits.max_rewards:
-            raise LimitError(
-                f"$.decision_id must have at most {self._limits.max_rewards} rewards to be summed "
-                f"(max_rewards), got one more for {row.id!r}."
-            )
-        if row.state in _WITHOUT_EFFECT and not self.guard.logs(row.id):
+        row = self.reward_row(body, at)
+        if row.state is not None:
             return None, row.state, []
         logged = to_bytes(_encode, row)
-        changes = self.state.apply_body(seq, at, row)
-        return Row(seq, at, self.number, _REWARD, None, logged), row.state, changes
+        state, changes = self.state.take_reward(seq, at, row)
+        return Row(seq, at, self.number, _REWARD, None, logged), state, changes
 
-    def _remember(self, key: str, reward_id: str | None) -> None:
-        """What closed a decision, so that its repetition is called one: not part of the state."""
-        if reward_id is not None:
-            self._learnt[key] = reward_id
-            if len(self._learnt) > _REMEMBERED:
-                del self._learnt[next(iter(self._learnt))]
+    def reward_row(self, body: wire.RewardBody, at: int) -> log_rows.RewardRow:
+        """A reward as it is logged; with its ``state`` if it changes nothing and is not."""
+        value = self.guard.in_range(body.value, self.config.rewards)
+        row = log_rows.RewardRow(body.decision_id, value, None, None, body.reward_id)
+        ledger, most = self.state.ledger, self._limits.max_rewards
+        state = ledger.outcome(at, row)
+        if state in _WITHOUT_EFFECT:
+            if not self.guard.logs(row.id):
+                row.state = state
+        elif ledger.rules.combine == "sum" and ledger.pending[row.id].count >= most:
+            raise LimitError(
+                f"$.decision_id must have at most {most} rewards to be summed (max_rewards), got "
+                f"one more for {row.id!r}."
+            )
+        return row
 
     def activate(self, key: str, seq: int, at: int) -> Row | None:
         """Begin to wait for the reward of a deferred decision: it was shown."""
-        waiting = self.state.pending.get(key)
-        if waiting is None or not waiting.deferred:
+        row = self.activation(key)
+        if row is None:
             return None
-        due = at + self._wait
-        row = log_rows.Activation(key, due)
         self.state.apply_body(seq, at, row)
-        heapq.heappush(self._due, (due, key))
-        return Row(seq, at, self.number, Kind.ACTIVATION, None, _encode(row))
+        self._push(key)
+        return Row(seq, at, self.number, _ACTIVATION, None, _encode(row))
+
+    def activation(self, key: str) -> log_rows.Activation | None:
+        """That a deferred decision was shown, as it is logged; None if it does not wait for it."""
+        waiting = self.state.pending.get(key)
+        return None if waiting is None or not waiting.deferred else log_rows.Activation(key)
 
     def expire(self, seq: int, at: int, most: int = 500) -> tuple[Row | None, list[Change]]:
         """Close decisions whose time is over: with what came, or with the default."""
-        closed: list[tuple[str, float | None]] = []
+        row = self.expiry(at, most)
+        if row is None:
+            return None, []
+        changes = self.state.apply_body(seq, at, row)
+        return Row(seq, at, self.number, _EXPIRY, None, _encode(row)), changes
+
+    def expiry(self, at: int, most: int = 500) -> log_rows.Expiry | None:
+        """Decisions whose time is over, the first of them first; each is named once."""
+        closed: list[str | tuple[str, float | None]] = []
         while self._due and self._due[0][0] <= at and len(closed) < most:
             due, key = heapq.heappop(self._due)
             waiting = self.state.pending.get(key)
-            if waiting is None or waiting.due != due:
-                continue
-            if waiting.deferred:
-                learn = None
-            elif waiting.count:
-                learn = max(-LARGEST, min(LARGEST, waiting.total))  # a sum knows no bound
-            else:
-                learn = self.config.rewards.default
-            closed.append((key, learn))
-        if not closed:
-            return None, []
-        row = log_rows.Expiry(closed)
-        changes = self.state.apply_body(seq, at, row)
-        return Row(seq, at, self.number, Kind.EXPIRY, None, _encode(row)), changes
+            if waiting is not None and waiting.due == due and closed[-1:] != [key]:
+                closed.append(key)
+        return log_rows.Expiry(closed) if closed else None
+
+    def not_expired(self, row: log_rows.Expiry, _: Exception | None = None) -> None:
+        """What still waits of these must be named again."""
+        for key in row.closed:
+            self._push(str(key))
+
+    def _push(self, key: str) -> None:
+        waiting = self.state.pending.get(key)
+        if waiting is not None:
+            heapq.heappush(self._due, (waiting.due, key))
 
     def retire(self, arms: list[str | int], seq: int, at: int) -> Row:
         """Retire arms by hand."""
-        row = log_rows.ArmsRow(arms)
+        row = self.retirement(arms)
         self.state.apply_body(seq, at, row)
         return Row(seq, at, self.number, Kind.ARMS, None, _encode(row))
+
+    def retirement(self, arms: list[str | int]) -> log_rows.ArmsRow:
+        """That arms are retired, as it is logged."""
+        unknown = self.state.new_among(arms)
+        if unknown:
+            raise NotFoundError(f"$.arms must be arms of {self.name}, got {unknown[0]!r}.")
+        return log_rows.ArmsRow(arms)
 
     @property
     def next_due(self) -> int | None:
         """When the next waiting ends."""
         return self._due[0][0] if self._due else None
+
+    # -- rows of a log that others write, too ---------------------------------------------------
+
+    def propose(self, requests: list[DecisionRequest]) -> None:
+        """Give each its answer and its row, or an error; nothing changes by it."""
+        self.choose(requests)
+        for one in requests:
+            try_step(self.encode_row, one)
+
+    @staticmethod
+    def encoded(row: Any) -> bytes:
+        """A row as it is logged."""
+        return to_bytes(_encode, row)
+
+    def take(self, rows: list[Raw]) -> list[Change]:
+        """Take rows of the log in their order."""
+        state = self.state
+        outcomes = state.outcomes = state.outcomes or {}
+        changes = state.apply_many(rows)
+        for _, _, _, kind, key, body, _ in rows:
+            if kind == _DECISION and key is not None:
+                self._push(key)
+            elif kind == _ACTIVATION:
+                self._push(DECODERS[kind].decode(body).id)
+            elif kind == _EXPIRY:
+                self.not_expired(DECODERS[kind].decode(body))
+        if len(outcomes) > 2 * _OUTCOMES:
+            for seq in list(outcomes)[:_OUTCOMES]:
+                del outcomes[seq]
+        return changes
+
+    def outcome_of(self, seq: int) -> Any:
+        """What became of a reward that was taken lately; whether an activation did anything."""
+        return (self.state.outcomes or {})[seq]

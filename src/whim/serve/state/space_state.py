@@ -1,28 +1,39 @@
 """``SpaceState``: what a space knows, computed from its log. No clock, no disk, no draws.
 
 Live requests, a restart, a rebuild under other parameters and a snapshot all end in the same
-``apply``, so they cannot disagree. Whatever needed a clock or a draw is a number in the row.
+``apply``, so they cannot disagree. Deciding changes nothing: it reads the state, and the row that
+it makes is applied like any other.
 """
 
 from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import Struct
 
 from whim.errors import InvalidInputError
 from whim.policies import from_bytes
+from whim.policies.base.preview import Preview
 from whim.serve import wire
 from whim.serve.log import rows as log_rows
-from whim.serve.log.rows import DECODERS, Change, FeatureValues, Kind, Raw, Row
+from whim.serve.log.rows import (
+    DECODERS,
+    Change,
+    DecisionHead,
+    FeatureValues,
+    Kind,
+    Raw,
+    Row,
+)
+from whim.serve.state.head import Head
+from whim.serve.state.ledger import Ledger
 from whim.serve.state.policy import build
 from whim.serve.state.since_change import SinceChange
-from whim.serve.state.stats import Pending, Stats
+from whim.serve.state.stats import LEFT_OUT, Pending, Stats
 from whim.serve.wire import RewardState
 from whim.types import F64, ChangeEvent
 
@@ -30,39 +41,12 @@ from whim.types import F64, ChangeEvent
 _DECISION, _REWARD = int(Kind.DECISION), int(Kind.REWARD)
 _CONFIGS = frozenset((int(Kind.CONFIG), int(Kind.BUILT)))
 _PLAIN = frozenset((_DECISION, _REWARD))
-_LEARNT, _IGNORED = RewardState.LEARNT, frozenset((RewardState.LATE, RewardState.DUPLICATE))
+_LEARNT = RewardState.LEARNT
 _kind = operator.itemgetter(3)
 _LISTS = 4096  # of candidates that are remembered, since pages show the same ones again and again
 
 
-class _LoggedDecision(Struct, array_like=True):
-    """A ``DecisionRow`` as far as the state needs it, its arms not yet decoded."""
-
-    id: str
-    context: list[float] | dict[str, Any]
-    arms: msgspec.Raw
-    features: list[FeatureValues] | None
-    place: int
-    probability: float
-    mode: str
-    deferred: bool
-    due: int
-    wanted: int
-
-
-class _Head(Struct):
-    """What a snapshot holds beside the policy."""
-
-    seq: int
-    version: int
-    config: wire.SpaceConfig
-    pending: dict[str, Pending]
-    stats: bytes
-    skipped: int
-    since_change: bytes = b""
-
-
-_decode_decision = msgspec.msgpack.Decoder(_LoggedDecision).decode
+_decode_decision = msgspec.msgpack.Decoder(DecisionHead).decode
 _decode_reward = DECODERS[_REWARD].decode
 _decode_ids = msgspec.msgpack.Decoder(list[str | int]).decode
 _encode = msgspec.msgpack.encode
@@ -74,14 +58,21 @@ class SpaceState:
     def __init__(self, config: wire.SpaceConfig, version: int = 1) -> None:
         self.config, self.version = config, version
         self.policy, self.context, self.items = build(config)
-        self.pending: dict[str, Pending] = {}
+        self.ledger = Ledger(config.rewards)
         self.stats = Stats()
         self.seq = self.skipped = 0
+        # by row: what became of rewards, and whether activations did anything; where asked for
+        self.outcomes: dict[int, Any] | None = None
         self._contextual = self.policy.n_features is not None
         # what ``apply_many`` has put off, and where it reports changes
         self._updates: list[tuple[int, int, str | int, bytes, float]] | None = None
         self._changes: list[Change] = []
         self._start()
+
+    @property
+    def pending(self) -> dict[str, Pending]:
+        """The decisions that wait for a reward, by id."""
+        return self.ledger.pending
 
     def _start(self) -> None:
         self._arms: set[str | int] = set(self.policy.arms)  # type: ignore[arg-type]
@@ -100,14 +91,16 @@ class SpaceState:
             try:
                 x = self.context(decision.context, lenient=True)
             except InvalidInputError:  # it does not fit the features of now
-                self._skip(seq)
+                self._skip(seq, at, decision)
             else:
                 self._replay_decision(seq, at, decision, x.tobytes())
             return []
+        row = DECODERS[kind].decode(body)
         if kind in _CONFIGS:
             self.seq = seq
+            self.ledger.configured(kind, row)
             return []
-        return self.apply_body(seq, at, DECODERS[kind].decode(body))
+        return self.apply_body(seq, at, row)
 
     def apply_many(self, rows: list[Raw]) -> list[Change]:
         """The same as ``apply`` of each in order, to the last bit, and much faster.
@@ -116,10 +109,6 @@ class SpaceState:
         that touches the policy otherwise.
         """
         changes: list[Change] = []
-        if self.policy.randomised:  # its draws may depend on what it has learnt
-            for seq, at, _, kind, _, body, _ in rows:
-                changes += self._apply(seq, at, kind, body)
-            return changes
         self._updates, self._changes = [], changes
         try:
             self._apply_all(rows)
@@ -135,28 +124,26 @@ class SpaceState:
         vectors = [flat[i * size : (i + 1) * size] for i in range(len(decisions))]
         each = zip(decisions, vectors, fits, strict=True)
         arms = self._count_all(rows, decisions) if all(fits) else None
-        shown = iter(arms or ())
+        shown, ledger = iter(arms or ()), self.ledger
         for seq, at, _, kind, _, body, _ in rows:
             if kind == _DECISION:
                 one, vector, fit = next(each)
                 if arms is not None:  # counted already
                     self.seq = seq
-                    self.pending[one.id] = Pending(
-                        at, one.due, next(shown), vector, one.probability, one.mode,
-                        one.wanted == one.place, one.deferred,
+                    ledger.pending[one.id] = Pending(
+                        at, ledger.due(at, one.due), next(shown), vector, one.probability,
+                        one.mode, one.wanted == one.place, one.deferred,
                     )  # fmt: skip
                 elif fit:
                     self._replay_decision(seq, at, one, vector)
                 else:
-                    self._skip(seq)
+                    self._skip(seq, at, one)
             elif kind == _REWARD:
-                self._apply_reward(seq, at, _decode_reward(body))
+                self.take_reward(seq, at, _decode_reward(body))
             else:
                 self._apply(seq, at, kind, body)
 
-    def _count_all(
-        self, rows: list[Raw], decisions: list[_LoggedDecision]
-    ) -> list[str | int] | None:
+    def _count_all(self, rows: list[Raw], decisions: list[DecisionHead]) -> list[str | int] | None:
         """Count all decisions at once, if that is possible; the arm of each, or else nothing.
 
         It is if only decisions and rewards came, and the candidates are lists that were seen.
@@ -171,12 +158,15 @@ class SpaceState:
         counted = self.stats.decided_many(ats, [one.mode for one in decisions], arms)
         return arms if counted else None
 
-    def _skip(self, seq: int) -> None:
+    def _skip(self, seq: int, at: int, row: DecisionHead) -> None:
+        """Leave a decision out; what becomes of its rewards is a fact all the same."""
         self.seq = seq
         self.skipped += 1
+        due = self.ledger.due(at, row.due)
+        self.pending[row.id] = Pending(at, due, 0, b"", 1.0, LEFT_OUT, False, row.deferred)
 
-    def _replay_decision(self, seq: int, at: int, row: _LoggedDecision, x: bytes) -> None:
-        """Add the arms of a logged decision; a policy that draws draws again."""
+    def _replay_decision(self, seq: int, at: int, row: DecisionHead, x: bytes) -> None:
+        """Take a logged decision, with arms that may be new."""
         raw = bytes(row.arms)
         ids = self._lists.get(raw)
         if ids is None:
@@ -184,13 +174,11 @@ class SpaceState:
             try:
                 self.add_arms(ids, row.features, lenient=True)
             except InvalidInputError:
-                return self._skip(seq)
+                return self._skip(seq, at, row)
             if not self.items.size:
                 if len(self._lists) >= _LISTS:
                     self._lists.clear()
                 self._lists[raw] = ids
-        if self.policy.randomised:  # its stream moves on, as it did live
-            self.policy.select(np.frombuffer(x).copy() if self._contextual else None, ids)
         self.add_decision(
             seq, at, row.id, ids[row.place], x, row.probability, row.mode, row.wanted == row.place,
             row.deferred, row.due,
@@ -199,27 +187,29 @@ class SpaceState:
 
     def add_decision(
         self, seq: int, at: int, key: str, arm: str | int, x: bytes, probability: float, mode: str,
-        agreed: bool, deferred: bool, due: int,
-    ) -> None:  # fmt: skip
-        """Take a decision among arms that are known; its reward is waited for."""
+        agreed: bool, deferred: bool, logged_due: int = 0,
+    ) -> int:  # fmt: skip
+        """Take a decision among arms that are known; until when its reward is waited for."""
         self.seq = seq
         self.stats.decided(at, mode, arm)
-        self.pending[key] = Pending(at, due, arm, x, probability, mode, agreed, deferred)
+        due = self.ledger.due(at, logged_due)
+        self.ledger.pending[key] = Pending(at, due, arm, x, probability, mode, agreed, deferred)
+        return due
 
     def apply_body(self, seq: int, at: int, row: Any) -> list[Change]:
         """Take a reward, an end of waiting, an activation, or arms that were retired."""
         if type(row) is log_rows.RewardRow:
-            return self._apply_reward(seq, at, row)
+            return self.take_reward(seq, at, row)[1]
         self.seq = seq
         if type(row) is log_rows.Expiry:
             changes = []
-            for key, learn in row.closed:
+            for key, learn in self.ledger.ended(at, row):
                 changes += self._close(seq, at, key, learn)
             return changes
         if type(row) is log_rows.Activation:
-            waiting = self.pending.get(row.id)
-            if waiting is not None:
-                waiting.deferred, waiting.due = False, row.due
+            activated = self.ledger.activated(at, row)
+            if self.outcomes is not None:
+                self.outcomes[seq] = activated
         elif type(row) is log_rows.ArmsRow:
             live = [arm for arm in row.retired if arm in self._arms]
             if live:
@@ -232,25 +222,22 @@ class SpaceState:
                     self._features.pop(arm, None)
         return []
 
-    def _apply_reward(self, seq: int, at: int, row: log_rows.RewardRow) -> list[Change]:
-        self.seq, state = seq, row.state
+    def take_reward(
+        self, seq: int, at: int, row: log_rows.RewardRow
+    ) -> tuple[RewardState, list[Change]]:
+        """What becomes of a reward, and the changes of interest that it revealed."""
+        self.seq = seq
+        state = self.ledger.rewarded(at, row)
         self.stats.rewarded(state)
-        waiting = self.pending.get(row.id)
-        if waiting is None or state in _IGNORED:
-            return []
-        waiting.total += row.value
-        waiting.count += 1
-        if row.reward_id is not None:
-            if waiting.seen is None:
-                waiting.seen = []
-            waiting.seen.append(row.reward_id)  # in place: a copy for each would be quadratic
+        if self.outcomes is not None:
+            self.outcomes[seq] = state
         if state is _LEARNT:
-            return self._close(seq, at, row.id, row.learn)
-        return []
+            return state, self._close(seq, at, row.id, self.ledger.learnt(row))
+        return state, []
 
     def _close(self, seq: int, at: int, key: str, learn: float | None) -> list[Change]:
         waiting = self.pending.pop(key, None)
-        if waiting is None:
+        if waiting is None or waiting.mode == LEFT_OUT:
             return []
         live = waiting.arm in self._arms  # or retired while it waited
         self.stats.closed(at, waiting, learn, live)
@@ -292,22 +279,13 @@ class SpaceState:
         self, ids: list[str | int], features: list[FeatureValues] | None, *, lenient: bool = False
     ) -> None:
         """Add arms that are new; features that came are those they have from now on."""
-        new = [] if self._arms.issuperset(ids) else [a for a in ids if a not in self._arms]
+        new, rows, encoded = self._came(ids, features, lenient)
         if not self.items.size:
             if new:
                 self._learn_updates()
                 self.policy.add_arms(new)
                 self._arms.update(new)
             return
-        came = [(a, f) for a, f in zip(ids, features or (), strict=False) if f is not None]
-        encoded = {arm: _encode(values) for arm, values in came}
-        fresh = [(arm, values) for arm, values in came if self._features.get(arm) != encoded[arm]]
-        rows = {arm: self.items(values, lenient=lenient) for arm, values in fresh}
-        bare = [arm for arm in new if arm not in rows]
-        if bare:
-            raise InvalidInputError(
-                f"$.candidates must come with features the first time, got {bare[0]!r} without."
-            )
         old = [arm for arm in rows if arm in self._arms]
         if new or old:
             self._learn_updates()
@@ -319,29 +297,53 @@ class SpaceState:
         for arm in rows:
             self._features[arm] = encoded[arm]
 
+    def _came(
+        self, ids: list[str | int], features: list[FeatureValues] | None, lenient: bool = False
+    ) -> tuple[list[str | int], dict[str | int, F64], dict[str | int, bytes]]:
+        """The arms that are new; the features that are, as vectors and as they are remembered."""
+        new = [] if self._arms.issuperset(ids) else [a for a in ids if a not in self._arms]
+        if not self.items.size:
+            return new, {}, {}
+        came = [(a, f) for a, f in zip(ids, features or (), strict=False) if f is not None]
+        encoded = {arm: _encode(values) for arm, values in came}
+        fresh = [(arm, values) for arm, values in came if self._features.get(arm) != encoded[arm]]
+        rows = {arm: self.items(values, lenient=lenient) for arm, values in fresh}
+        bare = [arm for arm in new if arm not in rows]
+        if bare:
+            raise InvalidInputError(
+                f"$.candidates must come with features the first time, got {bare[0]!r} without."
+            )
+        return new, rows, encoded
+
     @property
     def n_arms(self) -> int:
         """How many arms are live."""
         return len(self._arms)
 
-    def count_new(self, ids: Collection[Any]) -> int:
-        """How many of these arms are not live yet."""
-        return 0 if self._arms.issuperset(ids) else sum(arm not in self._arms for arm in ids)
+    def knows(self, candidates: list[Any]) -> bool:
+        """Whether all of these are live arms, and come without features."""
+        try:
+            return not self.items.size and self._arms.issuperset(candidates)
+        except TypeError:  # an arm and its features
+            return False
 
-    def rank(self, x: F64, ids: list[str | int]) -> tuple[list[int], list[float]]:
-        """Places, best first; score, mean and width of each. A policy that draws moves on."""
-        return self.policy.ranked(x if self._contextual else None, ids, draw=True)
+    def new_among(self, ids: Collection[Any]) -> list[str | int]:
+        """Those of these arms that are not live yet."""
+        return [] if self._arms.issuperset(ids) else [arm for arm in ids if arm not in self._arms]
 
-    def chances(self, x: F64, ids: list[str | int]) -> F64:
-        """How likely the policy itself is to choose each; what it has learnt decides."""
-        return self.policy.probabilities(x if self._contextual else None, ids)
+    def preview(
+        self, x: F64, ids: list[str | int], features: list[FeatureValues] | None, seed: int
+    ) -> Preview:
+        """What the policy thinks of arms, new ones too; it draws by the seed, and all stays."""
+        rows: Mapping[str | int, F64] = self._came(ids, features)[1] if self.items.size else {}
+        return self.policy.preview(x if self._contextual else None, ids, rows, seed=seed)
 
     def rank_many(
         self, X: F64, lists: list[list[Any]]
     ) -> list[tuple[list[int], list[float]] | None]:
         """The same for many; None where a list is not of known arms, each once.
 
-        None for all if ranking changes something: arms come with features, or the policy draws.
+        None for all if arms come with features, or the policy draws.
         """
         if self.items.size or self.policy.randomised:
             return [None] * len(lists)
@@ -351,19 +353,24 @@ class SpaceState:
 
     def to_bytes(self) -> tuple[bytes, bytes]:
         """Everything: what the service keeps, and the policy's own sealed state."""
-        head = _Head(
+        head = Head(
             self.seq, self.version, self.config, self.pending, self.stats.to_bytes(), self.skipped,
-            self.stats.since_change.to_bytes(),
+            self.stats.since_change.to_bytes(), self.ledger.rules, self.ledger.closed_by,
+            self.ledger.wanted,
         )  # fmt: skip
         return msgspec.msgpack.encode(head), self.policy.to_bytes()
 
     @classmethod
     def from_bytes(cls, head: bytes, policy: bytes) -> SpaceState:
         """The state that ``to_bytes`` wrote."""
-        stored = msgspec.msgpack.decode(head, type=_Head)
+        stored = msgspec.msgpack.decode(head, type=Head)
         state = cls(stored.config, stored.version)
         state.policy = from_bytes(policy, source="snapshot")
-        state.pending, state.seq, state.skipped = stored.pending, stored.seq, stored.skipped
+        state.policy.reseed()  # whose stream an earlier version moved on
+        state.seq, state.skipped = stored.seq, stored.skipped
+        state.ledger = Ledger(stored.rules or stored.config.rewards)
+        state.ledger.pending, state.ledger.closed_by = stored.pending, stored.closed_by
+        state.ledger.wanted = stored.wanted
         state.stats = Stats.from_bytes(stored.stats)
         state.stats.since_change = SinceChange.from_bytes(stored.since_change)
         state._start()
@@ -372,12 +379,15 @@ class SpaceState:
     def digest(self) -> str:
         """Of every bit of state but ``seq``: equal states have equal digests.
 
-        Sums since a change are left out: a state that an earlier Whim wrote lacks them, and is
-        equal nevertheless.
+        Sums since a change, and the rules in force, are left out: a state that an earlier Whim
+        wrote lacks them, and is equal nevertheless.
         """
         head, policy = self.to_bytes()
         rest = msgspec.msgpack.decode(head)
-        del rest["seq"], rest["since_change"]
+        for name in ("seq", "since_change", "rules", "wanted"):
+            del rest[name]
+        if not rest["closed_by"]:
+            del rest["closed_by"]
         seal = hashlib.sha256(msgspec.msgpack.encode(rest, order="deterministic"))
         seal.update(policy)
         return seal.hexdigest()

@@ -15,6 +15,7 @@ from whim.serve.state.since_change import SinceChange
 from whim.serve.wire import RewardState
 
 MICRO = 1_000_000
+LEFT_OUT = ""  # the mode of a decision that does not fit the features of now
 _FIRST_BIN = 1 * MICRO
 _BINS = 600  # kept; when there are more, two become one
 _TREND = 24  # bins of an arm's trend: all of its time, and after about a day the last day

@@ -124,7 +124,7 @@ def arm_views(space: Space, limit: int | None = None) -> Iterator[ArmView]:
     at = now * stats.trend_width
     arms: list[Any] = sorted(policy.arms, key=lambda a: -stats.arms.get(a, _NEVER).decisions)
     for arm in arms[:limit]:
-        if state.count_new((arm,)):
+        if state.new_among((arm,)):
             continue
         counts = stats.arms.get(arm, _NEVER)
         rate, since = arm_rates(stats, arm)

@@ -1,0 +1,24 @@
+"""``whim schema``: the statements that make Whim's tables in PostgreSQL, for others to run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from whim.extras import require_all
+
+
+def schema(
+    shards: Annotated[
+        int, typer.Option(min=1, max=4096, help="How many parts the log has; more can be added.")
+    ] = 1,
+) -> None:
+    """Print the SQL that makes the tables of a shared log, for a database that others look after.
+
+    Where it may make tables, `whim serve --store` does it by itself.
+    """
+    require_all("postgres", "The tables of PostgreSQL need")
+    from whim.serve.postgres.schema import text
+
+    typer.echo(text(shards), nl=False)

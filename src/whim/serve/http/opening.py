@@ -1,0 +1,75 @@
+"""``open_engine``: over a log of its own, or as a replica over one in PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from whim.extras import install
+from whim.serve.log.reader import UnavailableError
+from whim.serve.log.store import CommitLimits, OnCommit
+from whim.serve.logging import get
+from whim.serve.settings import ConfigError, Settings
+from whim.serve.state.engine import Engine
+from whim.serve.state.limits import Limits
+
+_DATABASE_SECONDS = 60.0  # that a start waits for a database that does not answer
+_DATABASE_PAUSE = 0.25  # seconds between two attempts
+
+
+async def opened_engine(
+    settings: Settings,
+    clock: Callable[[], int],
+    on_commit: OnCommit,
+    on_config: Callable[[str], None],
+    on_lead: Callable[[bool], None],
+) -> Engine:
+    """The engine that the settings ask for; a database that does not answer is waited for."""
+    until = time.monotonic() + _DATABASE_SECONDS
+    while True:
+        try:
+            return await asyncio.to_thread(
+                open_engine, settings, clock, on_commit, on_config, on_lead
+            )
+        except UnavailableError as error:
+            if time.monotonic() > until:
+                raise
+            get("whim").warning("waiting for the database", reason=str(error))
+        await asyncio.sleep(_DATABASE_PAUSE)
+
+
+def open_engine(
+    settings: Settings,
+    clock: Callable[[], int],
+    on_commit: OnCommit,
+    on_config: Callable[[str], None],
+    on_lead: Callable[[bool], None],
+) -> Engine:
+    """The engine that the settings ask for; it may take long, for it reads its log."""
+    commits = CommitLimits(settings.commit_seconds, settings.queue_bytes)
+    limits = Limits.of(settings)
+    if settings.store is None:
+        return Engine(
+            Path(settings.data), on_commit=on_commit, clock=clock,
+            clock_jump=settings.clock_jump_seconds, commits=commits, limits=limits,
+        )  # fmt: skip
+    need_postgres()
+    from whim.serve.state.replica import Replica
+
+    return Replica(
+        Path(settings.data), settings.store, on_commit=on_commit, on_config=on_config,
+        on_lead=on_lead, commits=commits, limits=limits,
+    )  # fmt: skip
+
+
+def need_postgres() -> None:
+    """Refuse, with what to install, where the packages of a shared log are missing."""
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            f"store must be left out without psycopg, which is not installed: "
+            f"{install('postgres')} ({error})."
+        ) from None

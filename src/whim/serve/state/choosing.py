@@ -1,0 +1,257 @@
+"""``Choosing``: what is shown, and why: requests become answers and rows, and nothing changes."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+
+from whim.errors import InvalidInputError, WhimError
+from whim.serve import wire
+from whim.serve.log import rows as log_rows
+from whim.serve.log.rows import FeatureValues
+from whim.serve.state.drawing import draws, probability, seed_of
+from whim.serve.state.limits import FullError, LimitError, Limits
+from whim.serve.state.loggable import canonical, check_loggable, to_bytes
+from whim.serve.state.space_state import SpaceState
+from whim.types import F64
+
+_LITTLE = 4 << 20  # bytes of models that are moved, or that new arms get, in no time
+_encode = msgspec.msgpack.encode
+_json = msgspec.json.Encoder().encode
+
+
+class ConflictError(WhimError):
+    """The same id came with another body."""
+
+
+class NotFoundError(WhimError):
+    """There is nothing of that name."""
+
+
+class DecisionRequest(msgspec.Struct):
+    """A requested decision and its outcome: an answer, as JSON, or an error.
+
+    ``raw`` is its body in one form, and ``digest`` identifies it.
+    """
+
+    body: wire.DecisionBody
+    raw: bytes = b""
+    token: Any = None
+    digest: bytes = b""
+    answer: bytes = b""
+    error: Exception | None = None
+    x: Any = None
+    row: Any = None
+    new: bool = False  # its arms, or their features, may be
+    logged: bytes = b""
+
+    @classmethod
+    def of(cls, body: wire.DecisionBody, token: Any = None) -> DecisionRequest:
+        """With its one form, if it may come again."""
+        return cls(body, b"" if body.decision_id is None else canonical(body), token)
+
+
+def try_step(step: Callable[..., Any], request: DecisionRequest, *more: Any) -> None:
+    """Take a step with one request; what goes wrong is its own error and no other's."""
+    if request.error is None:
+        try:
+            step(request, *more)
+        except WhimError as error:
+            request.error = error.with_traceback(None)  # which would hold all that is around it
+        except Exception as error:  # a fault of ours
+            request.error = error
+
+
+class Choosing:
+    """A space's decisions; a subclass takes them."""
+
+    name: str
+    state: SpaceState
+    features: int  # places of a context and an item together
+    _limits: Limits
+    _arm_bytes: int
+
+    def _reserve(self, always: bool = False) -> None:
+        """Have addresses for all arms that there may be, unless large models had to be moved."""
+        if always or self.state.n_arms * self._arm_bytes < _LITTLE:
+            with contextlib.suppress(MemoryError):  # then arrays grow as arms come
+                self.state.policy.make_room(max(0, self._most_arms - self.state.n_arms))
+
+    @property
+    def _most_arms(self) -> int:
+        limits = self._limits
+        return min(limits.max_arms, limits.max_arm_bytes // self._arm_bytes)
+
+    @property
+    def config(self) -> wire.SpaceConfig:
+        """The configuration in force."""
+        return self.state.config
+
+    def choose(self, requests: list[DecisionRequest]) -> None:
+        """Give each its answer, or an error; nothing changes by it.
+
+        Step by step for all, and not one after the other: so the code and the tables that a step
+        needs are still in the processor's cache for the next one.
+        """
+        requests = self._within_limits(requests)
+        x = self._encode_contexts(requests)
+        sound = [one for one in requests if one.error is None]
+        ranked = self.state.rank_many(x, [one.body.candidates for one in sound])
+        coming: set[str | int] = set()
+        for one, ranking in zip(sound, ranked, strict=True):
+            try_step(self._choose, one, ranking, coming)
+        for one in sound:
+            try_step(self._encode_answer, one)
+
+    def _check_values(self, request: DecisionRequest) -> None:
+        most, n = self._limits.max_values, len(request.body.candidates)
+        if n * self.features > most:
+            raise LimitError(
+                f"$.candidates must be at most {most} candidates times features (max_values), "
+                f"got {n} times {self.features}."
+            )
+
+    def check_batch(self, bodies: list[wire.DecisionBody]) -> None:
+        """Raise if a batch is more than one request may have decided."""
+        most, n = self._limits.max_batch_values, sum([len(body.candidates) for body in bodies])
+        if n * self.features > most:
+            raise LimitError(
+                f"$.decisions must be at most {most} candidates times features in all "
+                f"(max_batch_values), got {n} times {self.features}."
+            )
+
+    def work(self, body: wire.DecisionBody) -> float:
+        """About how many microseconds a decision takes."""
+        each = 1.0 + self.features * self.features / 1000
+        if self.needs_room(body):  # as if all arms were new
+            each += self._arm_bytes / 3000
+        if self.state.policy.randomised:  # how likely the draw was
+            each += 10.0 + 4.0 * self.features
+        return 20.0 + len(body.candidates) * each
+
+    def _within_limits(self, requests: list[DecisionRequest]) -> list[DecisionRequest]:
+        """Those that are not refused for their size, or because too many wait already."""
+        most, waiting = self._limits.max_waiting, len(self.state.pending)
+        room, largest = max(0, most - waiting), self._limits.max_values // self.features
+        if len(requests) <= room and all(len(r.body.candidates) <= largest for r in requests):
+            return requests
+        for one in requests[room:]:
+            one.error = FullError(
+                f"at most {most} decisions of {self.name} may wait for a reward (max_waiting), "
+                f"got {waiting} that do."
+            )
+        for one in requests[:room]:
+            try_step(self._check_values, one)
+        return [one for one in requests if one.error is None]
+
+    def _encode_contexts(self, requests: list[DecisionRequest]) -> F64:
+        """The vectors of those that have no error."""
+        encode = self.state.context
+        x, fits = encode.many([one.body.context for one in requests])
+        for one, vector, fit in zip(requests, x, fits, strict=True):
+            one.x = vector
+            if not fit:
+                try_step(lambda one: encode(one.body.context), one)  # says why
+        return x if all(fits) else x[np.array(fits)]
+
+    def _choose(self, request: DecisionRequest, ranked: Any, coming: set[str | int]) -> None:
+        """Choose; ``coming`` are the new arms of those before it."""
+        state, body = self.state, request.body
+        key, ids = body.decision_id or uuid.uuid4().hex, cast("list[Any]", body.candidates)
+        features: list[FeatureValues] | None = None
+        chances = None
+        if ranked is None:  # an arm that is new, or comes with features, or twice; or it draws
+            ids, features = self._split(ids)
+            check_loggable(key, body.context, ids, features)
+            new = self._check_new(ids, coming)
+            seed = seed_of(state.config.seed, key)
+            order, numbers, chances = state.preview(request.x, ids, features, seed)
+            coming.update(new)
+            request.new = True
+        else:
+            order, numbers = ranked
+        wanted = order[0]
+        place, mode = self._draw(key, wanted, len(ids))
+        drawn = None if chances is None else float(chances[place])
+        chance = probability(state.config, place, wanted, len(ids), drawn)
+        request.row = log_rows.DecisionRow(
+            key, body.context, ids, features, place, chance, mode, body.deferred, 0,
+            wanted, request.digest, state.version, order, numbers, drawn,
+        )  # fmt: skip
+
+    def _encode_answer(self, request: DecisionRequest) -> None:
+        request.answer = to_bytes(_json, log_rows.answer_of(self.name, request.row), request.row)
+
+    def encode_row(self, request: DecisionRequest) -> None:
+        request.row.base = self.state.seq
+        request.logged = to_bytes(_encode, request.row, request.row)
+
+    def _split(self, candidates: list[Any]) -> tuple[list[str | int], list[FeatureValues] | None]:
+        """Ids of candidates, and their features in a space that takes some."""
+        full = [c.__class__ is wire.Candidate for c in candidates]
+        ids = [c.id if f else c for c, f in zip(candidates, full, strict=True)]
+        if len(set(ids)) != len(ids):
+            first: dict[str | int, int] = {}
+            twice = next(i for i, arm in enumerate(ids) if first.setdefault(arm, i) != i)
+            raise InvalidInputError(f"$.candidates[{twice}] must not repeat, got {ids[twice]!r}.")
+        if not self.state.items.size or not any(full):
+            return ids, None
+        return ids, [c.features if f else None for c, f in zip(candidates, full, strict=True)]
+
+    def _check_new(self, ids: list[str | int], coming: set[str | int]) -> list[str | int]:
+        """The arms that are new, beside those to come; raise if the space may not hold them."""
+        state, limits = self.state, self._limits
+        new = [arm for arm in state.new_among(ids) if arm not in coming]
+        if not new:
+            return new
+        arms = state.n_arms + len(coming) + len(new)
+        most, once = self._most_arms, limits.max_new_arm_bytes // self._arm_bytes
+        if arms > most:
+            by = "max_arms" if most == limits.max_arms else "max_arm_bytes"
+            raise LimitError(
+                f"$.candidates must leave {self.name} with at most {most} arms ({by}), "
+                f"got {arms} with those that are new: retire some first."
+            )
+        if len(new) > max(1, once):
+            raise LimitError(
+                f"$.candidates must bring at most {once} new arms at a time (max_new_arm_bytes), "
+                f"got {len(new)}."
+            )
+        return new
+
+    def needs_room(self, body: wire.DecisionBody) -> bool:
+        """Whether a decision's arms, if new, need so much memory that it is got beforehand."""
+        return len(body.candidates) * self._arm_bytes > _LITTLE
+
+    def make_room(self, bodies: list[wire.DecisionBody], seconds: float) -> bool:
+        """Get memory for the new arms of decisions, for so long; False: call again."""
+        return self.state.policy.make_room(self.brings_new(bodies), seconds)
+
+    def brings_new(self, bodies: list[wire.DecisionBody]) -> int:
+        """How many arms of decisions are new; 0, too, if they are so many that it is refused."""
+        once = len(bodies) * (self._limits.max_new_arm_bytes // self._arm_bytes)
+        ids = {c.id if type(c) is wire.Candidate else c for body in bodies for c in body.candidates}
+        new = len(self.state.new_among(ids))
+        return new if new <= min(self._most_arms - self.state.n_arms, once) else 0
+
+    def _draw(self, key: str, wanted: int, n: int) -> tuple[int, wire.Mode]:
+        """Which candidate is shown, and why."""
+        config = self.state.config
+        if not (config.shadow or config.holdback or config.explore):
+            return wanted, "policy"
+        u, v, w = draws(config.seed, key)
+        any_place = min(int(w * n), n - 1)
+        base = 0 if config.baseline == "first" else any_place
+        place, mode = wanted, "policy"
+        if config.shadow:
+            place, mode = base, "shadow"
+        elif u < config.holdback:
+            place, mode = base, "holdback"
+        elif v < config.explore:
+            place, mode = any_place, "explore"
+        return place, mode  # type: ignore[return-value]

@@ -1,0 +1,75 @@
+"""What a replica waits for, and for how long: its database when it starts, rows of others later."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.crashes import CONFIG, Service, children
+from tests.postgres import MISSING, Server, binaries
+from tests.shared_log import until
+from whim.serve import wire
+from whim.serve.log import rows as log_rows
+from whim.serve.log.rows import Kind, Raw
+from whim.serve.state.space import DecisionRequest, Space
+from whim.serve.state.space_state import SpaceState
+
+needs_postgres = pytest.mark.skipif(binaries() is None, reason=MISSING)
+
+
+@needs_postgres
+def test_a_start_waits_for_the_database(tmp_path: Path) -> None:
+    with Server.start() as server:
+        server.stop()
+        with Service(tmp_path, "--store", server.dsn) as service:
+            until(lambda: any("waiting for the database" in line for line in service.said))
+            assert service.ask("GET", "/readyz")[0] == 503
+            server.resume()
+            service.wait()
+
+
+@needs_postgres
+def test_nobody_waits_for_ever_for_a_row_that_does_not_come(tmp_path: Path) -> None:
+    """The decision of another replica is in the log, and what follows the log here stands still."""
+    settings = tmp_path / "whim.toml"
+    settings.write_text("commit_seconds = 1.0\ndemo = false\n")
+    with Server.start() as server:
+        more = "--config", str(settings), "--store", server.dsn
+        with Service(tmp_path / "a", *more) as one, Service(tmp_path / "b", *more) as other:
+            for service in (one, other):
+                service.wait()
+            assert one.ask("POST", "/v1/spaces", CONFIG)[0] == 201
+            until(lambda: other.ask("GET", "/v1/spaces/news")[0] == 200)
+            (link,) = children(other, "process")
+            os.kill(link, signal.SIGSTOP)
+            try:
+                body = {"decision_id": "d", "candidates": ["x"], "context": [1.0, 0.0, 0.0]}
+                assert one.ask("POST", "/v1/spaces/news/decisions", body)[0] == 200
+                began = time.monotonic()
+                for path in ("rewards", "decisions/d/activate"):
+                    body = {"decision_id": "d", "value": 1.0} if path == "rewards" else {}
+                    status, said = other.ask("POST", f"/v1/spaces/news/{path}", body, timeout=20)
+                    assert (status, said["error"]["code"]) == (503, "unavailable"), said
+                assert time.monotonic() - began < 15
+            finally:
+                os.kill(link, signal.SIGCONT)
+
+
+def test_what_has_ended_is_named_once() -> None:
+    """Two replicas may each have logged that a decision was shown."""
+    config = wire.SpaceConfig(rewards=wire.RewardRules(wait_seconds=1.0))
+    space = Space(1, "s", SpaceState(config))
+    body = wire.DecisionBody(candidates=["x"], context=[1.0], decision_id="d", deferred=True)
+    request = DecisionRequest.of(body)
+    space.propose([request])
+    shown = space.encoded(log_rows.Activation("d"))
+    rows: list[Raw] = [(1, 10, 1, int(Kind.DECISION), "d", request.logged, 0)]
+    rows += [(seq, 20, 1, int(Kind.ACTIVATION), None, shown, 0) for seq in (2, 3)]
+    space.take(rows)
+    assert space.expiry(1_000_019) is None
+    assert space.expiry(1_000_020) == log_rows.Expiry(["d"])
+    assert space.expiry(1_000_020) is None
