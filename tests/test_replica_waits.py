@@ -59,6 +59,29 @@ def test_nobody_waits_for_ever_for_a_row_that_does_not_come(tmp_path: Path) -> N
                 os.kill(link, signal.SIGCONT)
 
 
+@needs_postgres
+def test_a_space_that_is_not_here_yet_is_not_unknown(tmp_path: Path) -> None:
+    """One replica has made it, and what follows the log at the other stands still."""
+    settings = tmp_path / "whim.toml"
+    settings.write_text("commit_seconds = 1.0\ndemo = false\n")
+    with Server.start() as server:
+        more = "--config", str(settings), "--store", server.dsn
+        with Service(tmp_path / "a", *more) as one, Service(tmp_path / "b", *more) as other:
+            for service in (one, other):
+                service.wait()
+            assert other.ask("GET", "/v1/spaces/news")[0] == 404
+            (link,) = children(other, "process")
+            os.kill(link, signal.SIGSTOP)
+            try:
+                assert one.ask("POST", "/v1/spaces", CONFIG)[0] == 201
+                status, said = other.ask("GET", "/v1/spaces/news")
+                assert (status, said["error"]["code"]) == (503, "unavailable"), said
+            finally:
+                os.kill(link, signal.SIGCONT)
+            body = {"decision_id": "d", "candidates": ["x"], "context": [1.0, 0.0, 0.0]}
+            assert other.ask("POST", "/v1/spaces/news/decisions", body)[0] == 200
+
+
 def test_what_has_ended_is_named_once() -> None:
     """Two replicas may each have logged that a decision was shown."""
     config = wire.SpaceConfig(rewards=wire.RewardRules(wait_seconds=1.0))

@@ -153,6 +153,8 @@ class Endpoint:
             service.must_be_ready(reading=method in ("GET", "HEAD"))
             if route.scope not in _FAST:
                 await service.engine.settled()
+            if "space" in params and params["space"] not in service.engine:
+                await service.engine.know(params["space"])
         query = _numbers(scope, route.query) if route.query else {}
         call = Call(scope, receive, send, params, None, key, query)
         if route.takes is None:

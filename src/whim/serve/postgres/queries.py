@@ -21,6 +21,7 @@ from whim.serve.postgres.connection import (
 )
 
 _CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_END = "SELECT seq FROM whim.head WHERE shard = %s"
 _DECISION = "SELECT seq FROM whim.log WHERE kind = 3 AND space = %s AND key = %s"
 
 
@@ -79,6 +80,11 @@ class Queries:
         """The row of a decision by its id."""
         rows = self.ask(_DECISION, (space, key.encode("utf-8", "surrogatepass")))
         return rows[0][0] if rows else None
+
+    def end(self, shard: int = 0) -> int:
+        """The number of the last row of a shard."""
+        ((seq,),) = self.ask(_END, (shard,))
+        return int(seq)
 
     # -- time ---------------------------------------------------------------------------------
 

@@ -159,6 +159,10 @@ class Answering(Following):
         seq = await asyncio.to_thread(self._queries.decision, space.number, key)
         if seq is None:
             raise NotFoundError(f"$.decision_id must be a decision of {space.name}, got {key!r}.")
+        await self._taken(seq)
+
+    async def _taken(self, seq: int) -> None:
+        """Wait until a row was taken here."""
         taken = self._loop.create_future()
         self._out.when_taken(seq, functools.partial(tell, taken, None))
         await taken

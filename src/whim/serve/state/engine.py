@@ -121,6 +121,9 @@ class Engine(Spaces):
         """Where webhooks keep how far they are, if not in the data directory."""
         return None
 
+    async def know(self, name: str) -> None:
+        """Wait until it is known whether there is a space of this name."""
+
     async def settled(self) -> None:
         """Wait until what was accepted here shows: at once, for it is applied before it is safe."""
 

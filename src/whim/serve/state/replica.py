@@ -33,7 +33,7 @@ from whim.serve.postgres.trimming import trim_shared
 from whim.serve.state import copied, recovery
 from whim.serve.state.answering import AWAY, Answering
 from whim.serve.state.limits import Limits
-from whim.serve.state.outgoing import Act, Outgoing, fail, tell
+from whim.serve.state.outgoing import Act, Outgoing, fail, tell, too_late
 from whim.serve.state.space import ConflictError, Space
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.totals import not_counted
@@ -166,13 +166,23 @@ class Replica(Answering):
         """Rows that have come and were not taken yet; seconds since the end of the log was seen."""
         return len(self._arrived), self._link.staleness
 
+    async def know(self, name: str) -> None:
+        """Wait for rows that are in the log and not here yet: one may have made the space."""
+
+        async def taken_to_the_end() -> None:
+            await self._taken(await asyncio.to_thread(self._queries.end))
+
+        if name not in self.spaces:
+            try:
+                await asyncio.wait_for(taken_to_the_end(), self._seconds)
+            except TimeoutError:
+                raise too_late(self._seconds) from None
+
     async def settled(self) -> None:
         """Wait until what was accepted here was taken here, but not for long."""
         if self._out.appended > self.seq:
-            token = self._loop.create_future()
-            self._out.when_taken(self._out.appended, functools.partial(tell, token, None))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(token, _SETTLE_SECONDS)
+                await asyncio.wait_for(self._taken(self._out.appended), _SETTLE_SECONDS)
 
     def trim_shared(self) -> int:
         """Remove from the shared log what was removed from the copy, if this replica leads."""
