@@ -152,7 +152,7 @@ class Endpoint:
         if not route.always:
             service.must_be_ready(reading=method in ("GET", "HEAD"))
             if route.scope not in _FAST:
-                await service.engine.settled()
+                await service.engine.settled(params.get("space"))
         query = _numbers(scope, route.query) if route.query else {}
         call = Call(scope, receive, send, params, None, key, query)
         if route.takes is None:
