@@ -155,6 +155,8 @@ def test_a_log_knows_its_databases_and_they_know_it(server: Server, address: str
     for few in ([address], [second, third], [address, second]):
         with pytest.raises(StoreError, match="store must be given for every database"):
             existing_shards(few)
+    keys = CliRunner().invoke(app, ["keys", "make", "k", "--scope", "admin", "--store", second])
+    assert "store must be the first database of the log" in str(keys.exception)
     for stores, wrong in {
         (address,): "more_stores must name every database",
         (address, second, third, second): "got one of them twice",
@@ -292,6 +294,7 @@ def test_a_database_that_is_away_is_away_for_its_own_spaces_alone(tmp_path: Path
             metrics = b.ask("GET", "/metrics")[1].decode()
             assert 'whim_shard_refuses{shard="1.0"} 1.0\n' in metrics
             assert 'whim_shard_refuses{shard="0.0"} 0.0\n' in metrics
+            assert "shard 1.0 cannot be written to" in b.ask("GET", "/")[1].decode()
             other.resume()
             until(lambda: a.ask("POST", "/v1/spaces/there/decisions", body)[0] == 200)
             until(lambda: not _refusing(a) + _refusing(b))

@@ -57,8 +57,8 @@ class Summary(NamedTuple):
             f"{told.repeated} decisions twice; none lost, none doubled, {self.rows} rows "
             f"in {SHARDS} shards without gaps. {self.answers} answers are the library's for what "
             f"they were based on; all replicas and a fold from nothing have one digest. Retries: "
-            f"{retries}; the longest wait was {told.longest:.1f} s; replicas that had to be started "
-            f"again: {len(self.restarts)}."
+            f"{retries}; the longest wait was {told.longest:.1f} s; replicas that had to be "
+            f"started again: {len(self.restarts)}."
         )
 
 

@@ -39,6 +39,7 @@ def shell(engine: Engine) -> dict[str, Any]:
             "rows": rows,
             "seconds": seconds,
             "late": seconds >= _LATE,
+            "refusing": [one.shard for one in engine.shards if one.reason is not None],
         }
     return {"failed": None if failed is None else str(failed), "replica": replica}
 

@@ -132,7 +132,7 @@ class Webhooks:
                 last = {space: self._last(space) for space in self._spaces()}
                 since = max((n for s, n in last.items() if self._counted(s)), default=0)
                 for space, seq in last.items():
-                    if not self._counted(space):
+                    if hook.wants(space) and not self._counted(space):
                         cursors.write(hook.id, space, seq + 1, 0)
                 cursors.meet(hook.id, since, wanted)
             elif known[1] != wanted:
