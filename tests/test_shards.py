@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -21,10 +24,12 @@ from whim.errors import InvalidInputError
 from whim.serve.jobs.trim import trim
 from whim.serve.log.origin import logs_of, origin_of
 from whim.serve.log.reader import LogReader, StoreError
+from whim.serve.log.rows import DECODERS
 from whim.serve.move import move
 from whim.serve.postgres import schema
-from whim.serve.postgres.databases import existing_shards, shards_of
+from whim.serve.postgres.databases import Shard, existing_shards, shards_of
 from whim.serve.postgres.queries import Place, Queries
+from whim.serve.postgres.reader import Reader
 from whim.serve.postgres.trimming import trim_shared
 from whim.serve.settings import ConfigError, load
 from whim.serve.state import copied
@@ -306,13 +311,66 @@ def test_a_database_that_is_away_is_away_for_its_own_spaces_alone(tmp_path: Path
             assert a.ask("POST", "/v1/spaces", config("new"))[0] == 503
             home.resume()
             until(lambda: not _refusing(a) + _refusing(b))
-            assert [one.stop() for one in both] == [0, 0]
-        assert digests(tmp_path / "0") == digests(tmp_path / "1")
-        assert set(digests(tmp_path / "1")) == {"here", "there", "more"}
-        for shard in existing_shards([home.dsn, other.dsn]):
-            assert shard.origin in [origin_of(data) for data in logs_of(tmp_path / "0")]
+            _make_and_retire(both)
+            assert a.stop() == 0
+            _end_link_of_the_last_shard(b)
+            until(lambda: b.ask("GET", "/healthz")[0] == 503)
+            assert "shard 1.0: the process that talks" in b.ask("GET", "/healthz")[1]["reason"]
+            assert b.ask("POST", "/v1/spaces/there/decisions", body)[0] == 503
+            play(b, "here", "still")
+            b.stop()
+        shards = existing_shards([home.dsn, other.dsn])
+        assert [shard.origin for shard in shards] == [*map(origin_of, logs_of(tmp_path / "0"))]
+        _check_places(shards)
+        found = digests(tmp_path / "0")
+        assert {"here", "there", "more"} <= set(found)
+        assert found.pop("here") != digests(tmp_path / "1").pop("here")  # it has one more
+        assert found.items() <= digests(tmp_path / "1").items()
         with pytest.raises(StoreError, match="shards of a log in several databases"):
             move(home.dsn, str(tmp_path / "alone"))
+
+
+def _make_and_retire(services: list[Service]) -> None:
+    """The same few names, at both replicas at once."""
+
+    def run(one: Service, turn: int) -> None:
+        for i in range(20):
+            path, name = "/v1/spaces", f"n{(i * turn) % 3}"
+            if i % 2:
+                status, _ = one.ask("POST", path, config(name))
+                assert status in (201, 404, 409)  # 404: made, and retired by another at once
+            else:
+                assert one.ask("DELETE", f"{path}/{name}")[0] in (204, 404, 409)
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        list(pool.map(run, services * 2, (1, 2, 4, 5)))
+
+
+def _check_places(shards: list[Shard]) -> None:
+    """A name is on one shard, has one space at a time, and every space a number of its own."""
+    numbers: Counter[int] = Counter()
+    where: dict[str, set[str]] = {}
+    for shard in shards:
+        live: dict[str, int] = {}
+        with contextlib.closing(Reader(shard.address, shard.number)) as reader:
+            for row in reader.configs():
+                config_row = DECODERS[row.kind].decode(row.body)
+                where.setdefault(config_row.name, set()).add(shard.origin)
+                if config_row.config is None:
+                    assert live.pop(config_row.name) == row.space
+                else:
+                    assert config_row.name not in live
+                    live[config_row.name] = row.space
+                    numbers[row.space] += 1
+    assert set(numbers.values()) == {1}
+    assert len(numbers) > 6
+    assert all(len(places) == 1 for places in where.values())
+
+
+def _end_link_of_the_last_shard(service: Service) -> None:
+    children = psutil.Process(service.process.pid).children()
+    links = [one for one in children if "whim.serve.postgres.process" in one.cmdline()]
+    max(links, key=lambda one: (one.create_time(), one.pid)).kill()
 
 
 def _refusing(service: Service) -> list[str]:
