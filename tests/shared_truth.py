@@ -36,10 +36,10 @@ class SpaceLog(NamedTuple):
 
 
 class Whole:
-    """All rows of a shared log, verified and without gaps, by the name of their space."""
+    """All rows of a shard, verified and without gaps, by the name of their space."""
 
-    def __init__(self, dsn: str) -> None:
-        with contextlib.closing(Reader(dsn)) as reader:
+    def __init__(self, dsn: str, shard: int = 0) -> None:
+        with contextlib.closing(Reader(dsn, shard)) as reader:
             self.rows = [row for block in reader.blocks() for row in block]
             head = reader.last()[0]
             histories = config_histories(reader)  # type: ignore[arg-type]

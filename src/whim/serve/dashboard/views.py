@@ -30,7 +30,7 @@ _HIDDEN = frozenset(("n_features", "n_item_features", "n_cross_features", "seed"
 
 def shell(engine: Engine) -> dict[str, Any]:
     """What every page knows: whether the log can be written, and how far a replica is behind."""
-    failed, lag = engine.failed, engine.lag
+    failed, lag = engine.trouble, engine.lag
     replica = None
     if lag is not None:
         rows, seconds = lag
@@ -39,6 +39,7 @@ def shell(engine: Engine) -> dict[str, Any]:
             "rows": rows,
             "seconds": seconds,
             "late": seconds >= _LATE,
+            "refusing": [one.shard for one in engine.shards if one.reason is not None],
         }
     return {"failed": None if failed is None else str(failed), "replica": replica}
 

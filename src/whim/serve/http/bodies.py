@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from whim.serve import wire
 from whim.serve.jobs.background import Check
-from whim.serve.state.views import ArmView, ChangeView, Info
+from whim.serve.state.views import ArmView, ChangeView, Info, ShardView
 
 
 def _either(name: str) -> Meta:
@@ -112,12 +112,16 @@ class ClockHealth(Struct):
     ahead_seconds: float
 
 
-class ReplicaHealth(Struct):
-    """A replica over a shared log: whether it leads, and how far it is behind."""
+class ReplicaHealth(Struct, omit_defaults=True):
+    """A replica over a shared log: whether it leads, and how far it is behind.
+
+    Where there are several shards it is of the worst, and ``shards`` has all.
+    """
 
     leads: bool
     lag_rows: int
     lag_seconds: float
+    shards: list[ShardView] = []
 
 
 class Health(Struct, omit_defaults=True):

@@ -92,7 +92,7 @@ async def decide_many(service: Service, call: Call) -> bytes:
     """Ask for several decisions at once."""
     name, decisions = call.params["space"], call.body.decisions
     asked = [one async for one in service.decide_many(name, decisions)]
-    await service.commit(service.engine.sync)
+    await service.commit(service.engine.part(name).sync)
     answers = [
         _json(_failure(one.error, f"$.decisions[{i}]")) if one.error else one.answer
         for i, one in enumerate(asked)
@@ -260,7 +260,8 @@ async def healthz(service: Service, call: Call) -> Reply:
         if clock.held:
             health.clock = bodies.ClockHealth(clock.reason, round(clock.ahead, 3))
         if (lag := service.engine.lag) is not None:
-            health.replica = bodies.ReplicaHealth(service.engine.leads, *lag)
+            engine = service.engine
+            health.replica = bodies.ReplicaHealth(engine.leads, *lag, engine.shards)
     return Reply(_json(health), 200 if reason is None else 503)
 
 
@@ -272,11 +273,15 @@ async def readyz(service: Service, call: Call) -> Reply:
     stopping = service.draining or service.closing.is_set()
     if stopping or not service.ready:
         return Reply(_json(bodies.Health("stopping" if stopping else "starting")), 503)
-    lag, most = service.engine.lag, service.settings.max_lag_seconds
-    if lag is not None and lag[1] > most:
-        reason = f"at most {most:g} s behind the log (max_lag_seconds), got {lag[1]:.1f} s."
-        return Reply(_json(bodies.Health("behind", reason)), 503)
-    return Reply(_json(bodies.Health("ready", spaces=len(service.engine.names))))
+    lags, most = [part.lag for part in service.engine.parts], service.settings.max_lag_seconds
+    late = [lag[1] for lag in lags if lag is not None and lag[1] > most]
+    if late:
+        reason = f"at most {most:g} s behind the log (max_lag_seconds), got {max(late):.1f} s."
+        if len(late) == len(lags):
+            return Reply(_json(bodies.Health("behind", reason)), 503)
+        # the spaces of other shards are served here as everywhere
+        reason = f"shards must be {reason[:-1]} on {len(late)} of {len(lags)}."
+    return Reply(_json(bodies.Health("ready", reason or None, len(service.engine.names))))
 
 
 async def metrics(service: Service, call: Call) -> Reply:

@@ -16,6 +16,7 @@ from whim.errors import InvalidInputError
 from whim.serve import wire
 from whim.serve.log.base import read_base, rows_of
 from whim.serve.log.configs import config_histories
+from whim.serve.log.origin import logs_of
 from whim.serve.log.reader import LogReader, StoreError
 from whim.serve.log.rows import DECODERS, DecisionRow, Kind, Row
 from whim.serve.state.encode import Encoder
@@ -69,9 +70,9 @@ class History:
     """The past of a space, retired or not, up to the row that is the last when this is opened."""
 
     def __init__(self, data: Path, space: str) -> None:
-        path = data / "log.db"
-        if not path.is_file():
+        if not (data / "log.db").is_file():
             raise StoreError(f"data must be the directory of a service, got {data}: no log.db.")
+        path = _holding(data, space) / "log.db"
         self._reader = LogReader(path)
         try:
             self.number, self._in_force = _find(self._reader, space)
@@ -194,6 +195,15 @@ class _Arms:
         self._known.update(came)
         pairs = [self._known[arm] for arm in body.arms]
         return x, [vector for vector, _ in pairs], [raw for _, raw in pairs]
+
+
+def _holding(data: Path, space: str) -> Path:
+    """The directory whose log has a space: a replica has several, where there are shards."""
+    for folder in logs_of(data)[1:]:
+        with contextlib.closing(LogReader(folder / "log.db")) as reader:
+            if any(one.wanted.name == space for one in config_histories(reader).values()):
+                return folder
+    return data
 
 
 def _find(reader: LogReader, space: str) -> tuple[int, list[tuple[int, int, wire.SpaceConfig]]]:

@@ -45,8 +45,11 @@ class Spaces:
         """A space that serves."""
         space = self.spaces.get(name)
         if space is None:
-            raise NotFoundError(f"space must be one that exists, got {name!r}.")
+            raise self._unknown(name)
         return space
+
+    def _unknown(self, name: str) -> Exception:
+        return NotFoundError(f"space must be one that exists, got {name!r}.")
 
     def name(self, number: int) -> str:
         """The name of a space by its number, retired or not."""
