@@ -97,8 +97,8 @@ def _of_rows(data: Sequence[Any], name: str, gaps: bool) -> tuple[Columns, int]:
         row = as_row(one)
         if row is None:
             raise InvalidInputError(f"{name}[{i}] must be a dict by name, got {_kind(one)}.")
-        rows.append(row)
-    columns: Columns = {str(column): [] for row in rows for column in row}
+        rows.append({str(key): value for key, value in row.items()})
+    columns: Columns = {column: [] for row in rows for column in row}
     for column, values in columns.items():
         for i, row in enumerate(rows):
             value = row.get(column, _ABSENT)
