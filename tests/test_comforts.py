@@ -341,7 +341,7 @@ def test_common_mistakes_are_explained() -> None:
         whim.simulate("news", {"a": policy})  # type: ignore[arg-type]
     policy.add_arms(["a"])
     for call in (policy.select, policy.rank, policy.scores):
-        with pytest.raises(InvalidInputError, match="x must be given: LinUCBDisjoint needs a"):
+        with pytest.raises(InvalidInputError, match="the context that LinUCBDisjoint needs, got"):
             call()
     assert whim.UCB().clone().add_arms(["a"]) == ["a"]
 

@@ -2,7 +2,8 @@
 
 Contextual bandits that detect each change of interest, restart only what changed, and report it.
 Policies are here, with ``whim.features``, ``whim.worlds``, ``whim.logs``, ``whim.simulate``,
-``whim.replay``, ``whim.testing``, ``whim.Client`` and ``whim.AsyncClient``; each is loaded when first used.
+``whim.replay``, ``whim.testing``, ``whim.Client`` and ``whim.AsyncClient``; each is loaded when
+first used.
 """
 
 from __future__ import annotations

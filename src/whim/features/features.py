@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from whim import checks
+import whim.checks as checks
 from whim.errors import InvalidInputError
 from whim.features.data import as_columns, as_row, plain
 from whim.features.encoder import Encoder

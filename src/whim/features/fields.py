@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from whim import checks
+import whim.checks as checks
 from whim.errors import InvalidInputError
 
 KINDS = ("number", "choice", "flag", "hash", "cyclic")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from whim import checks
+import whim.checks as checks
 from whim.errors import InvalidInputError
 from whim.features.data import as_columns
 from whim.features.features import Features, as_text, numbers_of
@@ -32,7 +32,7 @@ def fit(
     data: Any,
     *,
     kinds: Mapping[str, str | Field] | None = None,
-    cyclic: Mapping[str, float] | Iterable[str] = (),
+    cyclic: Mapping[str, float | None] | Iterable[str] = (),
     constant: bool = True,
     most: int = 32,
 ) -> Features:
@@ -90,18 +90,17 @@ def fit(
     return Features(fields, constant=constant)
 
 
-def _periods(given: Mapping[str, float] | Iterable[str]) -> dict[str, float]:
-    if isinstance(given, Mapping):
-        return {
-            name: checks.number(f"period of {name}", period, least=0)
-            for name, period in given.items()
-        }
+def _periods(given: Mapping[str, float | None] | Iterable[str]) -> dict[str, float]:
+    asked = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given)
     periods = {}
-    for name in given:
+    for name, period in asked.items():
         known = _round_of(name)
-        if known is None:
+        if period is not None:
+            periods[name] = checks.number(f"period of {name}", period, least=0)
+        elif known is None:
             raise InvalidInputError(f"cyclic must give the period of {name}: {{{name!r}: 24}}.")
-        periods[name] = float(known[0])
+        else:
+            periods[name] = float(known[0])
     return periods
 
 

@@ -136,8 +136,8 @@ class Naming:
             return x
         if x is None:
             raise InvalidInputError(
-                f"x must be given: {type(self).__name__} needs a context of {self._d} features, "
-                "got None."
+                f"x must be a vector of length {self._d}, the context that {type(self).__name__} "
+                "needs, got None."
             )
         if hasattr(x, "toarray"):
             return x.toarray().reshape(-1)
