@@ -3,9 +3,10 @@
     python -m benchmarks.features [RUNS]
 
 Each run makes a CSV of 5,000 visits with categories, gaps, an hour and a skewed price (seed: the
-run's number), converts it, learns from that log, and then serves 10,000 new visitors with the default
-policy, which goes on learning. The truth is known: what counts is the expected reward of what was
-shown. The old recipe is ``--raw`` with the columns of numbers, where a gap is filled by the mean.
+run's number), converts it, learns from that log, and then serves 10,000 new visitors with the
+default policy, which goes on learning. The truth is known: what counts is the expected reward of
+what was shown. The old recipe is ``--raw`` with the columns of numbers; where a new visitor has a
+gap, the mean stands for it.
 """
 
 from __future__ import annotations

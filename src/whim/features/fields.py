@@ -121,7 +121,8 @@ def choice(
     >>> choice("device", ["phone", "desk"]).values
     ('phone', 'desk')
     """
-    return Field(name, "choice", values=tuple(values), other=other, missing=missing)
+    listed: Any = values  # which the field looks at
+    return Field(name, "choice", values=listed, other=other, missing=missing)
 
 
 def flag(name: str, *, missing: bool = False) -> Field:
