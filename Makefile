@@ -31,7 +31,7 @@ run: $(RUN)
 
 paper: $(RUN)
 	$(PIP) -q --no-compile --no-build-isolation -e '.[paper]'
-	@$(BIN)/whim paper all --out out/paper $(if $(DATA),--data $(DATA))
+	@$(BIN)/whim paper all --yes --out out/paper $(if $(DATA),--data $(DATA))
 
 # checks and the compiler beside each other, then the tests on both cores
 test: $(READY)

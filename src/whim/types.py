@@ -71,6 +71,8 @@ class ChangeEvent:
     kind
         ``"jump"`` or ``"drift"``: how interests change, as the policy believes; ``None`` if it
         cannot tell.
+    features
+        The names of the coefficients, if the policy was given any (``with_features``).
     """
 
     arm: ArmId | None
@@ -87,3 +89,4 @@ class ChangeEvent:
     group: ArmId | None = None
     probability: float | None = None
     kind: str | None = None
+    features: tuple[str, ...] = ()

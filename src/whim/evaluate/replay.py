@@ -20,7 +20,7 @@ from whim.errors import InvalidInputError
 from whim.evaluate.estimates import CERTAIN
 from whim.evaluate.follow import Follower
 from whim.evaluate.replay_result import ReplayResult, ReplayRun
-from whim.evaluate.simulate import fresh, sealed
+from whim.evaluate.simulate import check_by_label, fresh, sealed
 from whim.evaluate.spread import spread
 from whim.kernels.linalg import udu
 from whim.kernels.loops import MATCH, ONE, EventBatch
@@ -100,8 +100,7 @@ def replay(
     how = plan(
         opened, logging=logging, sample=sample, seed=seed, bins=bins, first=first, floor=floor
     )
-    if not policies:
-        raise InvalidInputError("policies must hold at least one policy, got none.")
+    check_by_label(policies)
     data: dict[str, bytes] = {}
     for label, policy in policies.items():
         if not isinstance(policy, Policy):

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whim.errors import LogFileError
+from whim.features import Features
 from whim.types import F64, I64, ArmId
 
 FORMAT = 1
@@ -112,6 +113,12 @@ class Log:
 
     def __reduce__(self) -> tuple[Callable[[Path], Log], tuple[Path]]:
         return open, (self.path,)  # another process maps the same files
+
+    @property
+    def features(self) -> Features | None:
+        """How columns became contexts, for use with other rows; None if they were taken as is."""
+        told = self.meta.get("encoding")
+        return None if told is None else Features.from_dict(told)
 
     def event(self, i: int) -> Event:
         """Event ``i`` with ids instead of numbers: to look at, not to loop over."""

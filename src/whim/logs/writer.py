@@ -47,6 +47,8 @@ class Writer:
         ``"float64"``, or ``"uint8"`` for features that are 0 or 1.
     context_names, item_names
         Names of the features, if they have any.
+    encoding
+        How columns became the context, as ``Features.to_dict`` has it, for ``Log.features``.
     overwrite
         Replace a log that is there already. Anything that is no log is never replaced.
 
@@ -81,6 +83,7 @@ class Writer:
         context_dtype: str = "float64",
         context_names: Sequence[str] | None = None,
         item_names: Sequence[str] | None = None,
+        encoding: Mapping[str, Any] | None = None,
         overwrite: bool = False,
     ) -> None:
         self.path = Path(path)
@@ -96,6 +99,7 @@ class Writer:
             "item_names": names_of("item_names", item_names, self._m),
         }
         self._source = dict(source or {})
+        self._encoding = {} if encoding is None else {"encoding": dict(encoding)}
         self._overwrite = overwrite
         check_target(self.path, self._overwrite)
 
@@ -285,6 +289,7 @@ class Writer:
             "context_dtype": self._context_dtype,
             "propensities": self._has_propensity,
             **self._names,
+            **self._encoding,
             "logging": self._logging,
             "source": self._source,
             "read": self.read or self.n_events + sum(self._dropped.values()),

@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from whim.features.fields import LARGEST_SIZE
+
 # the end is looked at twice: Python's $ also matches before a last line break
 _WORD = r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\s)"
-LARGEST_SIZE = 1024  # places of a vector: a policy holds its square for each arm
 Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=_WORD)]
 DecisionId = Annotated[str, Meta(min_length=1, max_length=128)]
 Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -26,14 +27,26 @@ class Field(Struct, forbid_unknown_fields=True, kw_only=True):
 
     ``number``: (value - mean) / scale. ``choice``: one place for each of ``values``; others give
     zeros. ``flag``: 0 or 1. ``hash``: text, or a list of texts, spread over ``size`` places.
+    ``cyclic``: sines and cosines of a value that comes round after ``period``, such as 24 hours.
+
+    ``log`` takes a skewed number as ±log(1 + |value| / log) before it is scaled. ``missing`` gives
+    a missing value, and ``other`` choices that are not listed, a place of their own. ``words``
+    hashes each word of a text by itself.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=128)]
-    kind: Literal["number", "choice", "flag", "hash"]
+    kind: Literal["number", "choice", "flag", "hash", "cyclic"]
     mean: Number = 0.0
     scale: Annotated[float, Meta(gt=0, le=1e10)] = 1.0
     values: list[str] = []
     size: Annotated[int, Meta(ge=1, le=LARGEST_SIZE)] = 16
+    # unset, which is false: fields without them are stored as they always were
+    log: Annotated[float, Meta(ge=0, le=1e10)] | UnsetType = UNSET
+    period: Annotated[float, Meta(gt=0, le=1e10)] | UnsetType = UNSET
+    harmonics: Annotated[int, Meta(ge=1, le=16)] | UnsetType = UNSET
+    missing: bool | UnsetType = UNSET
+    other: bool | UnsetType = UNSET
+    words: bool | UnsetType = UNSET
 
 
 class Features(Struct, forbid_unknown_fields=True, kw_only=True):

@@ -169,7 +169,8 @@ class RidgePolicy(RowPolicy):
         the arm has changed since (``chance_changed``).
         """
         at = udu.packed_size(self._p)
-        return self._cum[self._row_of(arm), at : at + self._p].copy()
+        theta: F64 = self._cum[self._row_of(arm), at : at + self._p].copy()
+        return self._with_names(theta) if self._own else theta
 
     def inverse(self, arm: ArmId | None = None) -> F64:
         """The kept A⁻¹ of an arm (of all arms, for a shared model), as a full matrix."""

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from whim.errors import InvalidInputError
+from whim.features.encoder import Encoder
 from whim.serve import wire
 from whim.serve.log.base import read_base, rows_of
 from whim.serve.log.configs import config_histories
 from whim.serve.log.origin import logs_of
 from whim.serve.log.reader import LogReader, StoreError
 from whim.serve.log.rows import DECODERS, DecisionRow, Kind, Row
-from whim.serve.state.encode import Encoder
 from whim.serve.state.ledger import Ledger
 from whim.serve.state.recovery import state_of
 from whim.serve.state.space import NotFoundError

@@ -8,9 +8,9 @@ import msgspec
 
 from whim.errors import InvalidInputError
 from whim.evaluate.warm import warm_policy
+from whim.features.encoder import Encoder
 from whim.policies import POLICIES, Policy
 from whim.policies import policy as make_policy
-from whim.serve.state.encode import Encoder
 from whim.serve.state.reward_rules import check_range
 from whim.serve.wire import SpaceConfig
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from whim.features.encoder import Encoder
 from whim.serve.log.configs import config_histories
 from whim.serve.log.reader import LogReader
-from whim.serve.state.encode import Encoder
 from whim.serve.state.views import change_fields
 from whim.serve.wire import SpaceConfig
 
