@@ -76,6 +76,7 @@ def test_rates_of_prefixes_are_not_biased(tmp_path: Path, logging: str) -> None:
 def test_intervals_hold_the_truth(tmp_path: Path, feedback: str, logging: str) -> None:
     """The quick form of ``tests/slow/list_estimates.py``."""
     held = coverage(tmp_path, feedback, logging, logs=25, lists=2500)
+    assert held.refused == 0
     for name in RIGHT[feedback]:
         assert abs(held.mean[name] - held.truth) < 4 * held.error[name], name
         assert held.share[name] >= 0.8, name

@@ -159,6 +159,7 @@ def summary(log: Log) -> dict[str, Any]:
         "arms": log.n_arms,
         "items": log.n_items,
         "pools": log.n_pools,
+        **({"shown_items": log.meta["n_shown"]} if log.has_lists else {}),
         "features": log.n_features,
         "item_features": log.n_item_features,
         "logging": log.logging,
@@ -170,7 +171,7 @@ def summary(log: Log) -> dict[str, Any]:
 
 def _text(made: dict[str, Any]) -> str:
     lines = [
-        f"{made['log']}: {made['events']:,} events, {made['arms']:,} arms, "
+        f"{made['log']}: {made['events']:,} {_what(made)}, {made['arms']:,} arms, "
         f"{made['pools']:,} pools; logging {made['logging'] or 'unknown'}",
         f"read {made['read']:,} lines as {made['reader']}",
     ]
@@ -181,6 +182,10 @@ def _text(made: dict[str, Any]) -> str:
         lines.append("noticed:")
         lines += [f"  {count:>9,}  {what}" for what, count in made["warnings"].items()]
     return "\n".join(lines)
+
+
+def _what(made: dict[str, Any]) -> str:
+    return f"lists of {made['shown_items']:,} items" if "shown_items" in made else "events"
 
 
 def _list(text: str | None) -> list[str] | None:
