@@ -94,7 +94,7 @@ def made_list_log(path: Path, world: World, n: int, rng: np.random.Generator) ->
 
 
 class Held(NamedTuple):
-    """Of each estimate that is not refused: share of intervals that hold the truth, and the mean."""
+    """Of each estimate, where not refused: share of intervals that hold the truth, mean."""
 
     truth: float
     share: dict[str, float]

@@ -136,3 +136,52 @@ def test_meta_must_fit(tmp_path: Path) -> None:
         (log.path / "meta.json").write_text(json.dumps(log.meta | change))
         with pytest.raises(LogFileError):
             whim.logs.open(log.path)
+
+
+CSV = """list,rank,arm,click,age,p,prefix
+7,2,a,1,0.5,0.4,0.25
+7,1,c,0,0.5,0.5,0.5
+8,1,b,0,0.7,0.2,0.2
+9,1,b,x,0.7,0.2,0.2
+10,1,a,0,0.1,0.9,0.9
+10,2,a,0,0.1,0.9,0.9
+11,1,c,1,0.2,1,1
+"""
+OPTIONS: dict[str, Any] = {
+    "list": "list", "position": "rank", "arm": "arm", "reward": "click", "context": ["age"],
+    "propensity": "p", "prefix_propensity": "prefix",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_table_of_items_becomes_lists(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import polars as pl
+
+    monkeypatch.setattr("whim.logs.tables.BATCH", 2)  # so that lists are cut by batches
+    file = tmp_path / f"visits.{kind}"
+    file.write_text(CSV)
+    if kind == "parquet":
+        pl.read_csv(CSV.encode()).write_parquet(file)
+    log = whim.logs.convert(file, tmp_path / "lists.whim", **OPTIONS)
+    assert log.n_events == 3
+    first = log.shown_list(0)
+    assert (first.arms, first.shown, first.rewards) == (["a", "c", "b"], ["c", "a"], [0.0, 1.0])
+    assert first.prefix_probabilities == [0.5, 0.25]
+    assert log.logging == "propensity"
+    assert sum(log.meta["dropped"].values()) == 3
+    assert log.meta["read"] == 7
+    with pytest.raises(LogFileError, match="row 4"):
+        whim.logs.convert(file, tmp_path / "strict.whim", strict=True, **OPTIONS)
+
+
+def test_tables_of_items_that_cannot_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "visits.csv"
+    file.write_text(CSV + "7,3,b,0,0.5,0.4,0.2\n")
+    with pytest.raises(LogFileError, match="stand together"):
+        whim.logs.convert(file, tmp_path / "x.whim", **OPTIONS)
+    with pytest.raises(InvalidInputError, match="both or neither"):
+        whim.logs.convert(file, tmp_path / "x.whim", **(OPTIONS | {"propensity": None}))
+    with pytest.raises(InvalidInputError, match="one file"):
+        whim.logs.convert([file, file], tmp_path / "x.whim", **OPTIONS)

@@ -1,8 +1,8 @@
 """``python -m tests.slow.list_estimates``: intervals of estimates on 500 logs of lists each.
 
 For every kind of feedback and of logging the 95 % intervals of the estimates that are right for it
-hold the truth in 93 to 97 % of 500 logs, of which at most five are refused. Prints a line for each and ends with 1 if one is out of
-bounds. Seeds are fixed.
+hold the truth in 93 to 97 % of 500 logs, of which at most five are refused. Prints a line for each
+and ends with 1 if one is out of bounds. Seeds are fixed.
 """
 
 from __future__ import annotations

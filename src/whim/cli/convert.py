@@ -71,6 +71,20 @@ def convert(
     context: Annotated[Text, _column("Features of the user: a,b,c or user_*.")] = None,
     time: Annotated[Text, _column("When. Default: the row number.")] = None,
     propensity: Annotated[Text, _column("Probability of the arm shown.")] = None,
+    prefix_propensity: Annotated[
+        Text, _column("Of lists: probability of the list up to and including the item.")
+    ] = None,
+    list_id: Annotated[
+        Text,
+        typer.Option(
+            "--list",
+            help="The list of a row: one row per shown item.",
+            rich_help_panel="Columns of a CSV or Parquet file",
+        ),
+    ] = None,
+    position: Annotated[
+        Text, _column("The item's position in it. Default: the rows' order.")
+    ] = None,
     candidates: Annotated[Text, _column("The arms that could be shown: a list, or text.")] = None,
     separator: Annotated[Text, _column("Between them in text. Default: |.")] = None,
     arms: Annotated[
@@ -103,7 +117,8 @@ def convert(
 
     flags: dict[str, Any] = {
         "logging": logging, "label": label, "arm": arm, "reward": reward, "time": time,
-        "propensity": propensity,
+        "propensity": propensity, "prefix_propensity": prefix_propensity, "list": list_id,
+        "position": position,
         "candidates": candidates, "separator": separator, "items": items, "item_id": item_id,
         "context": _list(context), "item_features": _list(item_features), "seed": seed,
         "arms": arms if arms in ("all", "seen", None) else _list(arms), "n_others": n_others,
