@@ -77,6 +77,7 @@ slow: $(READY)
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 tests/test_disjoint.py tests/test_hybrid.py
 	$(BIN)/python -m tests.slow.replay_agrees
 	$(BIN)/python -m tests.slow.served_estimates
+	$(BIN)/python -m tests.slow.list_estimates
 	$(BIN)/python -m tests.slow.kills
 	$(BIN)/python -m tests.slow.torture
 	$(BIN)/python -m tests.slow.replicas_answers

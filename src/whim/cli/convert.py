@@ -89,6 +89,20 @@ def convert(
     ] = None,
     time: Annotated[Text, _column("When. Default: the row number.")] = None,
     propensity: Annotated[Text, _column("Probability of the arm shown.")] = None,
+    prefix_propensity: Annotated[
+        Text, _column("Of lists: probability of the list up to and including the item.")
+    ] = None,
+    list_id: Annotated[
+        Text,
+        typer.Option(
+            "--list",
+            help="The list of a row: one row per shown item.",
+            rich_help_panel="Columns of a CSV or Parquet file",
+        ),
+    ] = None,
+    position: Annotated[
+        Text, _column("The item's position in it. Default: the rows' order.")
+    ] = None,
     candidates: Annotated[Text, _column("The arms that could be shown: a list, or text.")] = None,
     separator: Annotated[Text, _column("Between them in text. Default: |.")] = None,
     arms: Annotated[
@@ -121,7 +135,8 @@ def convert(
 
     flags: dict[str, Any] = {
         "logging": logging, "label": label, "arm": arm, "reward": reward, "time": time,
-        "propensity": propensity,
+        "propensity": propensity, "prefix_propensity": prefix_propensity, "list": list_id,
+        "position": position,
         "candidates": candidates, "separator": separator, "items": items, "item_id": item_id,
         "context": _list(context), "item_features": _list(item_features), "seed": seed,
         "arms": arms if arms in ("all", "seen", None) else _list(arms), "n_others": n_others,
@@ -197,6 +212,7 @@ def summary(log: Log) -> dict[str, Any]:
         "arms": log.n_arms,
         "items": log.n_items,
         "pools": log.n_pools,
+        **({"shown_items": log.meta["n_shown"]} if log.has_lists else {}),
         "features": log.n_features,
         "item_features": log.n_item_features,
         "logging": log.logging,
@@ -208,7 +224,7 @@ def summary(log: Log) -> dict[str, Any]:
 
 def _text(made: dict[str, Any]) -> str:
     lines = [
-        f"{made['log']}: {made['events']:,} events, {made['arms']:,} arms, "
+        f"{made['log']}: {made['events']:,} {_what(made)}, {made['arms']:,} arms, "
         f"{made['pools']:,} pools; logging {made['logging'] or 'unknown'}",
         f"read {made['read']:,} lines as {made['reader']}",
     ]
@@ -228,6 +244,10 @@ def _period(text: str) -> tuple[str, float | None]:
         return name, float(period) if equals else None
     except ValueError:
         raise typer.BadParameter(f"--cyclic takes NAME=PERIOD, got {text!r}") from None
+
+
+def _what(made: dict[str, Any]) -> str:
+    return f"lists of {made['shown_items']:,} items" if "shown_items" in made else "events"
 
 
 def _list(text: str | None) -> list[str] | None:

@@ -186,7 +186,7 @@ def write_table(
         context_names=names, item_names=None if items is None else items.names, overwrite=overwrite,
         encoding=None if encoding is None else encoding.features.to_dict(),
     ) as writer:  # fmt: skip
-        for frame in _batches(lazy, table.file, progress):
+        for frame in batches(lazy, table.file, progress):
             _batch(writer, frame, table, matrix(frame), pooling, items, strict)
             writer.read += len(frame)
         for what, count in ({} if encoding is None else encoding.noticed).items():
@@ -217,7 +217,7 @@ def _fixed(
     return ids
 
 
-def _batches(lazy: pl.LazyFrame, file: Path, progress: Progress | None) -> Iterator[pl.DataFrame]:
+def batches(lazy: pl.LazyFrame, file: Path, progress: Progress | None) -> Iterator[pl.DataFrame]:
     import polars as pl
 
     total = guarded(file, lambda: lazy.select(pl.len()).collect(engine="streaming")).item()
@@ -248,7 +248,7 @@ def _batch(
     def refuse(reason: str, bad: Any) -> None:
         why[np.asarray(bad, bool) & (why == "")] = BAD_ROW[reason]
 
-    time = _times(frame, table.time, writer.read)
+    time = times(frame, table.time, writer.read)
     refuse("time", np.isnan(time))
     ids = [as_id(value) for value in frame[table.arm].to_list()]
     refuse("arm", [arm is None for arm in ids])
@@ -328,7 +328,7 @@ class _Known:
         return np.array(rows).reshape(len(rows), len(self.items.names))
 
 
-def _times(frame: pl.DataFrame, name: str | None, row: int) -> F64:
+def times(frame: pl.DataFrame, name: str | None, row: int) -> F64:
     """Whole seconds or whatever whole numbers there are; nan where there is none."""
     import polars as pl
 

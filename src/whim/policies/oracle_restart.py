@@ -153,7 +153,9 @@ class OracleRestart(Policy):
     explain = _inside(Policy.explain)
     select_many = _inside(Policy.select_many)
     plot_changes = _inside(Policy.plot_changes)
+    select_list = _inside(Policy.select_list)
     _check_many = _inside(Policy._check_many)
+    _scaled = _inside(Policy._scaled)
 
     def update(
         self,
