@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from whim.policies import *  # noqa: F403
     from whim.types import ChangeEvent as ChangeEvent
     from whim.types import Decision as Decision
+    from whim.types import ListDecision as ListDecision
 
 _LATER = {
     "ChangeEvent": "whim.types",
     "Decision": "whim.types",
+    "ListDecision": "whim.types",
     "errors": "whim.errors",
     "logs": "whim.logs",
     "replay": "whim.evaluate",

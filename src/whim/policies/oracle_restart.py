@@ -129,7 +129,9 @@ class OracleRestart(Policy):
     rank = _inside(Policy.rank)
     probabilities = _inside(Policy.probabilities)
     scores_many = _inside(Policy.scores_many)
+    select_list = _inside(Policy.select_list)
     _check_many = _inside(Policy._check_many)
+    _scaled = _inside(Policy._scaled)
 
     def update(
         self,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from whim import checks
 from whim.kernels.status import CHANGED, GROW, NO_CHANGE, NOT_FINITE, TEST
-from whim.policies.base.preview import Previewing
+from whim.policies.base.listing import Listing
 from whim.types import F64, I64, ArmId, ChangeEvent, Decision
 
 _ARRAY, _F64 = np.ndarray, np.dtype(np.float64)
@@ -27,7 +27,7 @@ _NO_CONTEXT = object()
 _new = tuple.__new__
 
 
-class Policy(Previewing):
+class Policy(Listing):
     """What every policy does: choose, rank and score arms, and learn from rewards.
 
     The constructor's parameters are those of ``ArmArrays``. Threads may share a policy for reads:
