@@ -63,6 +63,10 @@ def _write(data: Path) -> None:
         policy="pslinucb-disjoint", params={"window": 8, "threshold": 0.2},
         context=wire.Features(size=1), explore=0.1, holdback=0.1,
     ))  # fmt: skip
+    engine.create("lists", wire.SpaceConfig(
+        policy="linucb-disjoint", context=wire.Features(size=2), explore=0.2, rewards=quick,
+        list=wire.ListRules(feedback="positions", examine=[1.0, 0.5, 0.25]),
+    ))  # fmt: skip
     engine.create("gone", wire.SpaceConfig(policy="ucb", context=wire.Features()))
     engine.retire("gone")
     for i in range(60):
@@ -78,6 +82,7 @@ def _write(data: Path) -> None:
             if i % 4:
                 value = float((arm == "a") == (i < 30))
                 engine.reward(name, wire.RewardBody(decision_id=key, value=value, reward_id=key))
+        _show_list(engine, i)
         engine.tick()
     engine.retire_arms("means", [7])
     engine.change("means", wire.SpaceConfig(
@@ -92,6 +97,22 @@ def _write(data: Path) -> None:
     engine.store.flush()
     trim(data / "log.db", 1_790_000_010_000_000, pause=lambda seconds: None)
     engine.close()
+
+
+def _show_list(engine: Engine, i: int) -> None:
+    """With slots that have features and exclusions, or without; some are rewarded, some deferred."""
+    key, arms = f"lists/{i}", ["a", "b", "c", 7]
+    slots = [wire.Slot(id=f"p{j}", features=[0.5 * j], exclude=arms[j : j + 1]) for j in range(3)]
+    body = wire.ListBody(candidates=arms, context=[1.0, i / 60], decision_id=key, k=2)
+    if i % 3 == 1:
+        body = wire.ListBody(
+            candidates=arms, context=[1.0], decision_id=key, slots=slots, deferred=i % 9 == 4
+        )
+    items = json.loads(engine.decide("lists", body, key.encode()))["items"]
+    for item in items if i % 4 else ():
+        value = float(item["arm"] == "a")
+        reward = wire.RewardBody(decision_id=key, value=value, slot=item["slot"])
+        engine.reward("lists", reward)
 
 
 def main(out: Path) -> None:

@@ -33,7 +33,7 @@ from whim.serve.state.lists import contexts_of
 from whim.serve.state.policy import build
 from whim.serve.state.since_change import SinceChange
 from whim.serve.state.stats import LEFT_OUT, Pending, Stats
-from whim.serve.state.waiting import WaitingList, list_rules
+from whim.serve.state.waiting import Play, WaitingList, list_rules
 from whim.serve.wire import RewardState
 from whim.types import ChangeEvent
 
@@ -286,10 +286,11 @@ class SpaceState(SpaceArms):
                 self.skipped += 1
                 continue
             x = items.x[play.item if len(items.x) > 1 else 0]
-            if play.seen != 1.0:
-                x = (np.frombuffer(x) * play.seen).tobytes()
             self.stats.learnt(at, play.arm, play.reward)
-            changes += self._learn(seq, at, play.arm, x, play.reward)
+            if play.seen == 1.0:
+                changes += self._learn(seq, at, play.arm, x, play.reward)
+            else:
+                changes += self._learn_seen(seq, at, x, play)
         return changes
 
     def _learn(
@@ -301,6 +302,19 @@ class SpaceState(SpaceArms):
         x = np.frombuffer(context).copy() if self._contextual else None
         event = self.policy.update(arm, x, reward)
         return [] if event is None else [self._change(seq, at, event)]
+
+    def _learn_seen(self, seq: int, at: int, context: bytes, play: Play) -> list[Change]:
+        """Learn an item that was seen with some probability, which its policy knows to count."""
+        self._learn_updates()
+        x = np.frombuffer(context).copy() if self._contextual else None
+        events = self.policy.update_list(
+            [play.arm], x, [play.reward], feedback="positions", examine=[play.seen]
+        )
+        changes = [self._change(seq, at, event) for event in events]
+        if self._updates is None:
+            return changes
+        self._changes += changes
+        return []
 
     def _change(self, seq: int, at: int, event: ChangeEvent) -> Change:
         self.stats.saw_change(at, event.arm)

@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct
 from whim.checks import LARGEST
 from whim.errors import InvalidInputError
 from whim.policies import Policy
+from whim.policies.base.contextfree import ContextFreePolicy
 from whim.policies.base.lists import plays
 from whim.serve.log.rows import ListPart
 from whim.serve.wire import ListRules, RewardBody, SpaceConfig
@@ -24,7 +25,10 @@ def list_rules(config: SpaceConfig) -> ListRules:
 def check_list_rules(config: SpaceConfig, policy: Policy) -> None:
     """Raise unless ``examine`` comes with the feedback that needs it, and only then."""
     rules = list_rules(config)
-    if rules.feedback == "positions" and policy.n_features is None:
+    free = isinstance(policy, ContextFreePolicy) or not (
+        policy.n_features or policy.n_item_features
+    )
+    if rules.feedback == "positions" and free:
         raise InvalidInputError(
             "$.list.feedback must be cascade or semi: a chance of being seen scales features, and "
             f"{config.policy} learns from rewards alone, got positions."
@@ -38,7 +42,7 @@ def check_list_rules(config: SpaceConfig, policy: Policy) -> None:
 
 
 class Play(NamedTuple):
-    """One item as it is learnt: its context is multiplied by ``seen``."""
+    """One item as it is learnt; ``seen`` is how likely it was seen."""
 
     item: int
     arm: str | int
