@@ -63,10 +63,6 @@ def _write(data: Path) -> None:
         policy="pslinucb-disjoint", params={"window": 8, "threshold": 0.2},
         context=wire.Features(size=1), explore=0.1, holdback=0.1,
     ))  # fmt: skip
-    engine.create("lists", wire.SpaceConfig(
-        policy="linucb-disjoint", context=wire.Features(size=2), explore=0.2, rewards=quick,
-        list=wire.ListRules(feedback="positions", examine=[1.0, 0.5, 0.25]),
-    ))  # fmt: skip
     engine.create("gone", wire.SpaceConfig(policy="ucb", context=wire.Features()))
     engine.retire("gone")
     for i in range(60):
@@ -100,19 +96,17 @@ def _write(data: Path) -> None:
 
 
 def _show_list(engine: Engine, i: int) -> None:
-    """With slots that have features and exclusions, or without; some are rewarded, some deferred."""
-    key, arms = f"lists/{i}", ["a", "b", "c", 7]
-    slots = [wire.Slot(id=f"p{j}", features=[0.5 * j], exclude=arms[j : j + 1]) for j in range(3)]
-    body = wire.ListBody(candidates=arms, context=[1.0, i / 60], decision_id=key, k=2)
+    """With features and exclusions of slots, or without; some are rewarded, some deferred."""
+    key, arms = f"list/{i}", ["a", "b", "c", 7]
+    slots = [wire.Slot(id=f"p{j}", features=[1.0 + j], exclude=arms[j : j + 1]) for j in range(3)]
+    body = wire.ListBody(candidates=arms, context=[1.0], decision_id=key, k=2)
     if i % 3 == 1:
-        body = wire.ListBody(
-            candidates=arms, context=[1.0], decision_id=key, slots=slots, deferred=i % 9 == 4
-        )
-    items = json.loads(engine.decide("lists", body, key.encode()))["items"]
+        body = wire.ListBody(candidates=arms, decision_id=key, slots=slots, deferred=i % 9 == 4)
+    items = json.loads(engine.decide("tested", body, key.encode()))["items"]
     for item in items if i % 4 else ():
         value = float(item["arm"] == "a")
         reward = wire.RewardBody(decision_id=key, value=value, slot=item["slot"])
-        engine.reward("lists", reward)
+        engine.reward("tested", reward)
 
 
 def main(out: Path) -> None:

@@ -294,6 +294,7 @@ def test_logged_probabilities_are_those_of_the_lists_that_are_shown(
 
 def compare(engine: Engine, more: dict[str, Any], n: int) -> float:
     """The least p-value of the counts of items and prefixes, given what was logged for them."""
+    ask(engine, "first", **more)  # so that the arms are known
     space = engine.space("s")
     fields = {"context": [1.0, 0.5], "candidates": ARMS, **more}
     said: dict[tuple[int, tuple[str, ...]], float] = {}
