@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from tests.crashes import Service as Process
@@ -21,6 +22,8 @@ from tests.in_process import running
 from whim.serve.http.personalizer import other_paths
 from whim.serve.http.service import Service
 from whim.serve.settings import Settings, load
+from whim.serve.state.engine import Engine
+from whim.serve.wire import SpaceConfig
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "personalizer_requests.json").read_text())
 CHEAP = {
@@ -43,9 +46,13 @@ def settings(data: Path, **more: Any) -> Settings:
 
 
 def served(tmp_path: Path, act: Any, **more: Any) -> None:
+    engine = Engine(tmp_path / "data")  # with the space there, nothing is compiled for it
+    config = {name: value for name, value in CHEAP.items() if name != "name"}
+    engine.create("personalizer", msgspec.convert(config, SpaceConfig))
+    engine.close()
+
     async def run() -> None:
         async with running(settings(tmp_path / "data", **more)) as (service, http):
-            assert (await http.post("/v1/spaces", json=CHEAP)).status_code == 201
             await act(service, http)
 
     asyncio.run(run())
