@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 import os
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,9 +20,16 @@ import numpy.typing as npt
 
 from whim.checks import LARGEST, choice, integer, matrix, real, vector
 from whim.errors import InvalidInputError, LogFileError
-from whim.logs.columns import COLUMNS, CONTEXT_DTYPES, DIGEST, FORMAT, LOGGING
+from whim.logs.columns import (
+    COLUMNS,
+    CONTEXT_DTYPES,
+    DIGEST,
+    FORMAT,
+    LIST_COLUMNS,
+    LOGGING,
+)
 from whim.logs.numbering import Numbering, plain_id
-from whim.logs.writer_checks import check_block, check_target, int64, names_of
+from whim.logs.writer_checks import check_block, check_target, different, int64, names_of
 from whim.types import F64, ArmId
 
 EARLIER = "time earlier than the event before"
@@ -128,25 +136,14 @@ class Writer:
 
         ``features`` has a row for each candidate; it may be left out if items have none.
         """
-        ids = [plain_id(arm) for arm in arms]
-        places = {arm: place for place, arm in enumerate(ids)}
-        if not ids or len(places) != len(ids):
-            raise InvalidInputError(
-                f"arms must be different ids, at least one, got {list(arms)!r}."
-            )
+        places = different(arms)
         place = places.get(plain_id(shown))
         if place is None:
             raise InvalidInputError(f"shown must be one of the arms, got {shown!r}.")
-        if features is None and self._m:
-            raise InvalidInputError(f"features must have {self._m} columns, got None.")
-        Y = matrix("features", features, len(ids), self._m) if self._m else None
+        Y = self._features(features, len(places))
         when, chance = int64(time), self._probability(propensity)
         context, reward = self._context(vector("x", x, self._d)[None])[0], real("reward", reward)
-        keys = [b""] * len(ids) if Y is None else [y.tobytes() for y in Y]
-        items = [
-            self._numbers.item(arm, key, self.n_events) for arm, key in zip(ids, keys, strict=True)
-        ]
-        (pool,) = self._numbers.pools([np.array(items, "<i4").tobytes()])
+        pool = self._pool(places, Y)
         self._rows.append((when, context, pool, place, reward, chance))
         self.n_events += 1
         if len(self._rows) >= _ROWS:
@@ -251,13 +248,16 @@ class Writer:
             raise LogFileError(f"{self.path} cannot be written: {why}.") from None
 
     def _begin(self) -> None:
-        names = [name for name in COLUMNS if name != "propensity" or self._has_propensity]
         with self._all_or_nothing():
             self._folder.mkdir()
-            for name in names:
+            for name in self._columns():
                 self._files[name] = (self._folder / f"{name}.bin").open("wb", buffering=1 << 18)
                 self._digests[f"{name}.bin"] = hashlib.sha256()
             self._write("pool_offsets", np.zeros(1, np.int64))
+
+    def _columns(self) -> list[str]:
+        """The names of the log's columns."""
+        return [name for name in COLUMNS if name != "propensity" or self._has_propensity]
 
     def _rename(self) -> None:
         if not self.path.exists():
@@ -300,7 +300,7 @@ class Writer:
         self._digests[name] = hashlib.sha256(data)
 
     def _write(self, name: str, values: npt.NDArray[Any]) -> None:
-        dtype = COLUMNS[name] or CONTEXT_DTYPES[self._context_dtype]
+        dtype = (COLUMNS | LIST_COLUMNS)[name] or CONTEXT_DTYPES[self._context_dtype]
         self._put(name, np.ascontiguousarray(values, dtype).reshape(-1).data)
 
     def _put(self, name: str, content: bytes | memoryview) -> None:
@@ -321,11 +321,29 @@ class Writer:
         for name, values in zip(names, columns, strict=True):
             if values is not None:
                 self._write(name, values)
-        times = np.asarray(columns[0])
+        self._notice(np.asarray(columns[0]))
+
+    def _notice(self, times: npt.NDArray[Any]) -> None:
+        """Count the events that are earlier than the one before them."""
         before = times[:1] if self._last_time is None else np.array([self._last_time])
         back = np.diff(np.concatenate([before, times])) < 0
         self.warn(EARLIER, int(np.count_nonzero(back)))
         self._last_time = int(times[-1])
+
+    def _features(self, features: Any, n: int) -> F64 | None:
+        """The features of an event's candidates, checked."""
+        if features is None and self._m:
+            raise InvalidInputError(f"features must have {self._m} columns, got None.")
+        return matrix("features", features, n, self._m) if self._m else None
+
+    def _pool(self, ids: Iterable[ArmId], Y: F64 | None) -> int:
+        """The number of the pool of these candidates, in their order."""
+        keys = itertools.repeat(b"") if Y is None else (y.tobytes() for y in Y)
+        items = [
+            self._numbers.item(arm, key, self.n_events) for arm, key in zip(ids, keys, strict=False)
+        ]
+        (pool,) = self._numbers.pools([np.array(items, "<i4").tobytes()])
+        return pool
 
     def _context(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if x.ndim != 2 or x.shape[1] != self._d or x.dtype.kind not in "iufb":
