@@ -606,6 +606,35 @@ def test_the_dsjson_export_has_lists_as_ccb(engine: Engine, data: Path, tmp_path
     assert product == pytest.approx(answer["items"][1]["prefix_probability"])
 
 
+@pytest.mark.parametrize("base", ["first", "random"])
+def test_the_log_that_replay_reads_has_lists(
+    engine: Engine, clock: Clock, data: Path, tmp_path: Path, base: str
+) -> None:
+    engine.create("s", config(explore=0.3, holdback=0.1, baseline=base))
+    busy(engine, clock, n=30)
+    answer = ask(engine, "x")
+    pay(engine, "x", 1.0, slot=1)
+    clock.now += 60 * SECOND
+    engine.tick()
+    engine.store.flush()
+    told = export(data, "s", tmp_path / "s.whim", format="log")
+    assert told["left_out"] == {
+        "is a list whose slots have features or exclusions, which the log's columns do not hold": 9,
+        "never shown": 2,
+    }  # fmt: skip
+    log = whim.logs.open(tmp_path / "s.whim")
+    assert log.has_lists
+    assert len(log.reward) == told["rows"] == 31 - 11
+    last = log.shown_list(len(log.reward) - 1)
+    assert last.shown == shown(answer)
+    assert list(last.rewards) == [0.0, 1.0, 0.0]
+    prefixes = [item["prefix_probability"] for item in answer["items"]]
+    assert list(last.prefix_probabilities) == pytest.approx(prefixes)
+    one = log.shown_list(0)  # a decision about one arm is a list of one
+    assert (len(one.shown), one.rewards[0]) == (1, 1.0)
+    assert (last.wanted is not None) == (base == "random")
+
+
 def test_a_whatif_of_the_same_configuration_gives_what_was_logged(
     engine: Engine, clock: Clock, data: Path
 ) -> None:

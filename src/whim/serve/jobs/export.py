@@ -20,17 +20,21 @@ import numpy as np
 
 from whim.checks import choice
 from whim.errors import LogFileError
-from whim.logs import Writer
+from whim.logs import ListWriter, Writer
+from whim.serve.jobs.export_lists import (
+    DRAWN,
+    as_list,
+    drawn_from,
+    draws_uniformly,
+    not_in_columns,
+    unlogged,
+)
 from whim.serve.jobs.history import Decision, History, Progress
 from whim.serve.state.drawing import probabilities
-from whim.serve.state.policy import draws
 from whim.serve.state.stats import MICRO
 
 _BATCH = 20_000  # rows of Parquet at a time
 _UNFIT = "does not fit the features that the space has now"
-_UNLOGGED = "was drawn by the policy with a probability that was not logged then"
-_DRAWN = "is a list of a policy that draws, whose probability is not known"
-_LIST = "is a list, which the columns of the log do not hold"
 _json = msgspec.json.Encoder().encode
 
 
@@ -90,46 +94,51 @@ class _Job(NamedTuple):
 def _to_log(job: _Job, decisions: Iterator[Decision]) -> int:
     """The log for ``whim replay``: decisions that were learnt from, in order, with propensities.
 
-    Draws of a policy whose probability an earlier version did not log are left out and counted.
-    Contexts are vectors as the space makes them now; a space without contexts has a constant 1.
-    Where candidates have features, an item of the log is an arm with those that it came with
-    last, so that other features make another item of the same arm. Times are whole seconds.
+    Draws of a policy whose probability is not known are left out and counted. Contexts are vectors
+    as the space makes them now; a space without contexts has a constant 1. Where candidates have
+    features, an item of the log is an arm with those that it came with last, so that other features
+    make another item of the same arm. Times are whole seconds.
+
+    If there are lists, the log is one of lists, and a decision about one arm is a list of one.
     """
     history = job.history
     names = history.context.names or ["constant"]
     nothing = np.ones(1)
-    with Writer(
-        job.out,
-        n_features=len(names),
-        n_item_features=history.items.size,
-        logging="propensity",
-        source={"reader": "whim serve", "files": [], "space": job.space,
-                "version": history.version},
-        propensities=True,
-        context_names=names,
-        item_names=history.items.names or None,
-        overwrite=job.overwrite,
-    ) as writer:  # fmt: skip
-        for d in decisions:
+    options: dict[str, Any] = {
+        "n_features": len(names), "n_item_features": history.items.size, "logging": "propensity",
+        "source": {"reader": "whim serve", "files": [], "space": job.space,
+                   "version": history.version},
+        "propensities": True, "context_names": names, "item_names": history.items.names or None,
+        "overwrite": job.overwrite,
+    }  # fmt: skip
+    first = list(itertools.islice(decisions, 1))  # then it is known whether there are lists
+    wanted = all(draws_uniformly(config) for config in history.configs)
+    made = ListWriter(job.out, wanted=wanted, **options) if history.has_lists else None
+    with made or Writer(job.out, **options) as writer:
+        for d in itertools.chain(first, decisions):
             assert d.x is not None
-            if d.items is not None or _unlogged(d):
-                job.left[_UNLOGGED if d.items is None else _LIST] += 1
+            problem = not_in_columns(d)
+            if problem is not None:
+                job.left[problem] += 1
                 continue
-            ids = d.body.arms
-            writer.event(
-                time=d.row.at // MICRO, x=d.x if history.context.size else nothing, arms=ids,
-                features=d.features, shown=ids[d.body.place], reward=d.reward or 0.0,
-                propensity=d.body.probability,
-            )  # fmt: skip
+            x = d.x if history.context.size else nothing
+            same: dict[str, Any] = {
+                "time": d.row.at // MICRO,
+                "x": x,
+                "arms": d.body.arms,
+                "features": d.features,
+            }
+            if made is not None:
+                made.add_list(**same, **as_list(d), **(drawn_from(d) if wanted else {}))
+            else:
+                writer.event(
+                    **same, shown=d.body.arms[d.body.place], reward=d.reward or 0.0,
+                    propensity=d.body.probability,
+                )  # fmt: skip
         for reason, count in job.left.items():
             writer.drop(reason, count)
         job.check(writer.n_events)
         return writer.n_events
-
-
-def _unlogged(d: Decision) -> bool:
-    """Whether the logged probability leaves out that the policy drew."""
-    return d.body.items is None and d.body.drawn is None and draws(d.config)
 
 
 # -- dsjson -----------------------------------------------------------------------------------
@@ -148,7 +157,7 @@ def _to_dsjson(job: _Job, decisions: Iterator[Decision]) -> int:
     with _open(part, packed=job.out.suffix == ".gz") as file:
         for d in decisions:
             if d.body.items is not None and None in d.body.items.prefixes:
-                job.left[_DRAWN] += 1
+                job.left[DRAWN] += 1
                 continue
             line = _line if d.body.items is None else _list_line
             file.write(_json(line(job.history, job.space, d)) + b"\n")
@@ -309,7 +318,7 @@ def _record(history: History, d: Decision) -> tuple[Any, ...]:
     record.append(ids)
     if history.items.size:
         record.append(None if d.features is None else [y.tolist() for y in d.features])
-    known = not _unlogged(d) and body.probability == body.probability
+    known = not unlogged(d) and body.probability == body.probability
     items: tuple[Any, ...] = (None,) * 5
     if (part := body.items) is not None:
         slots = [str(i) for i in part.slots or range(len(part.places))]

@@ -90,6 +90,7 @@ class History:
             self.items = Encoder(self.config.items, "$.features")
             self.last = self._reader.last()[0]
             self.base = read_base(self._reader, self.number)
+            self.has_lists = False  # known once the first decision is given out
             first = self._in_force[0][2]
             self._rules = first.rewards, list_rules(first)
         except BaseException:
@@ -101,6 +102,11 @@ class History:
 
     def __exit__(self, *_: object) -> None:
         self._reader.close()
+
+    @property
+    def configs(self) -> list[wire.SpaceConfig]:
+        """All that were in force."""
+        return [config for _, _, config in self._in_force]
 
     def _rows(self, progress: Progress, low: float, high: float) -> Iterator[Row]:
         first = self._in_force[0][0]
@@ -166,6 +172,7 @@ class History:
             ]
         for row in self._rows(report, 0.0, 0.4):
             batch += _closings(row, ledger)
+            self.has_lists = self.has_lists or bool(ledger.lists)
             if len(batch) >= _BATCH:
                 spool.execute("BEGIN")
                 spool.executemany(_TAKE, batch)
