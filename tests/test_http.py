@@ -425,6 +425,9 @@ def test_a_list_and_the_rewards_of_its_items(service: Service) -> None:
     stats = service.ask("GET", "/v1/spaces/news/stats")[1]
     assert stats["counts"]["lists"] == 1
     assert [one["clicks"] for one in stats["positions"]] == [0, 1, 0]
+    page = service.ask("GET", "/spaces/news")[1].decode()
+    assert "Positions in lists" in page
+    assert "looked at from the top up to the first click" in page
     batch = {"rewards": [{"decision_id": "page/1", "value": 1, "slot": 0},
                          {"decision_id": "page/2", "value": 1, "slot": 0}]}  # fmt: skip
     first, second = service.ask("POST", f"{rewards}/batch", batch)[1]["results"]

@@ -42,8 +42,8 @@ _BINS = 60  # points of a curve, at most
 _A_BIN = 50  # decisions that it should have
 _FEW = 100  # decisions' worth below which an estimate is called weak
 _DREW = (
-    "the logged policy drew its choices, and the probability of each was not logged: it is not "
-    "known of lists, and an earlier version of Whim logged none"
+    "the logged policy drew its choices, and logged no probability of each draw: that of a list is "
+    "not known, and an earlier version of Whim logged none"
 )
 _DRAWS_LISTS = "how likely a policy that draws is to show a list is not known"
 _POINT = 8  # decisions' worth below which a point is not drawn
