@@ -104,7 +104,10 @@ def make(service: Service) -> ASGIApp:
         exception_handlers={404: _not_found, 405: _not_found},
     )  # fmt: skip
     app.state.service = service
-    quick = {name: endpoints[f"/v1/spaces/{{space}}/{name}"] for name in ("decisions", "rewards")}
+    quick = {
+        name: endpoints[f"/v1/spaces/{{space}}/{name}"]
+        for name in ("decisions", "lists", "rewards")
+    }
     front: ASGIApp = _Front(app, quick)
     if service.settings.access_log:
         front = AccessLog(front, get_log("access"))
