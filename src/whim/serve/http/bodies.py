@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from whim.serve import wire
 from whim.serve.jobs.background import Check
@@ -84,6 +84,14 @@ class ArmList(Struct):
     arms: list[ArmView]
 
 
+class PositionView(Struct):
+    """One position of lists, from the top: times shown, rewards above 0 ("clicks"), their sum."""
+
+    shown: int
+    clicks: int
+    total: float
+
+
 class StatsView(Struct, kw_only=True):
     """Counts since the space was made; see docs/serving.md for their names."""
 
@@ -91,6 +99,7 @@ class StatsView(Struct, kw_only=True):
     matched_share: float | None
     mean_delay_seconds: float | None
     shadow: dict[str, Any]
+    positions: list[PositionView] | UnsetType = UNSET
 
 
 class ChangeList(Struct):

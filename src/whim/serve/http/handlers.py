@@ -77,7 +77,7 @@ async def show_stats(service: Service, call: Call) -> bodies.StatsView:
     space = service.engine.space(call.params["space"])
     summary = space.state.stats.summary()
     summary["counts"] |= {f"rewards_{name}": n for name, n in space.guard.counts.items()}
-    return bodies.StatsView(**summary)
+    return msgspec.convert(summary, bodies.StatsView)
 
 
 # -- decisions and rewards --------------------------------------------------------------------
@@ -85,6 +85,11 @@ async def show_stats(service: Service, call: Call) -> bodies.StatsView:
 
 async def decide(service: Service, call: Call) -> bytes:
     """Ask what to show. The same decision_id and body give the same answer."""
+    return await service.decided(call.params["space"], call.body)
+
+
+async def decide_list(service: Service, call: Call) -> bytes:
+    """Ask for a list. The same decision_id and body give the same answer."""
     return await service.decided(call.params["space"], call.body)
 
 
@@ -301,6 +306,8 @@ _ARMS = Query("limit", 1000, 1, 100_000, "how many at most, those shown most fir
 ROUTES: list[Route] = [
     _post(_SPACE + "/decisions", decide, scope="decide", takes=wire.DecisionBody, gives=wire.Answer,
           problems=(404, 409), tag="decisions", long="candidates"),
+    _post(_SPACE + "/lists", decide_list, scope="decide", takes=wire.ListBody,
+          gives=wire.ListAnswer, problems=(404, 409), tag="decisions", long="candidates"),
     _post(_SPACE + "/rewards", reward, scope="reward", takes=wire.RewardBody, gives=bodies.Rewarded,
           problems=(404,), tag="decisions"),
     _post(_SPACE + "/decisions/batch", decide_many, scope="decide", takes=bodies.Decisions,

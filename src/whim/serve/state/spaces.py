@@ -55,6 +55,14 @@ class Spaces:
         """The name of a space by its number, retired or not."""
         return self._wanted[number].name
 
+    def made_and_changed(self, name: str) -> tuple[int, int]:
+        """When a space was made, and when its last row came, in microseconds."""
+        space = self.space(name)
+        made = "SELECT min(at) FROM log WHERE kind <= 2 AND space = ?"
+        ((first,),) = self.store.query(made, (space.number,))
+        rows = self.store.query("SELECT at FROM log WHERE seq = ?", (space.state.seq,))
+        return int(first or 0), int(rows[0][0] if rows else self.store.last_at)
+
     def was_retired(self, name: str) -> bool:
         """Whether there was a space of that name, and there is none now."""
         return name not in self.spaces and any(row.name == name for row in self._wanted.values())
