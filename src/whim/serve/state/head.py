@@ -22,6 +22,7 @@ class Head(Struct):
     rules: RewardRules | None = None  # in force; older snapshots lack them
     closed_by: dict[str, str] = {}
     wanted: int = 0
+    spans: bytes = b""
 
 
 def rules_of(head: bytes) -> RewardRules:

@@ -33,6 +33,7 @@ from whim.serve.state.head import Head
 from whim.serve.state.ledger import Ledger
 from whim.serve.state.policy import build
 from whim.serve.state.since_change import SinceChange
+from whim.serve.state.spans import Spans
 from whim.serve.state.stats import LEFT_OUT, Pending, Stats
 from whim.serve.wire import RewardState
 from whim.types import F64, ChangeEvent
@@ -356,7 +357,7 @@ class SpaceState:
         head = Head(
             self.seq, self.version, self.config, self.pending, self.stats.to_bytes(), self.skipped,
             self.stats.since_change.to_bytes(), self.ledger.rules, self.ledger.closed_by,
-            self.ledger.wanted,
+            self.ledger.wanted, self.stats.spans.to_bytes(),
         )  # fmt: skip
         return msgspec.msgpack.encode(head), self.policy.to_bytes()
 
@@ -373,18 +374,20 @@ class SpaceState:
         state.ledger.wanted = stored.wanted
         state.stats = Stats.from_bytes(stored.stats)
         state.stats.since_change = SinceChange.from_bytes(stored.since_change)
+        decisions = state.stats.counts["decisions"]
+        state.stats.spans = Spans.from_bytes(stored.spans, decisions)
         state._start()
         return state
 
     def digest(self) -> str:
         """Of every bit of state but ``seq``: equal states have equal digests.
 
-        Sums since a change, and the rules in force, are left out: a state that an earlier Whim
-        wrote lacks them, and is equal nevertheless.
+        Sums since a change, counts over time, and the rules in force are left out: a state that an
+        earlier Whim wrote lacks them, and is equal nevertheless.
         """
         head, policy = self.to_bytes()
         rest = msgspec.msgpack.decode(head)
-        for name in ("seq", "since_change", "rules", "wanted"):
+        for name in ("seq", "since_change", "spans", "rules", "wanted"):
             del rest[name]
         if not rest["closed_by"]:
             del rest["closed_by"]
