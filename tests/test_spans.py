@@ -1,4 +1,4 @@
-"""Counts over time: what a list of all events says, the same live, in batches and from snapshots."""
+"""Counts over time: those of a list of all events; live, in batches and from snapshots alike."""
 
 from __future__ import annotations
 
