@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from whim.serve.dashboard.form_routes import ADMIN
+from whim.serve.dashboard import form_routes
 from whim.serve.dashboard.forms import path_of
 from whim.serve.dashboard.render import problem_page
 from whim.serve.dashboard.routes import routes
@@ -68,8 +68,9 @@ def guarded_routes() -> list[BaseRoute]:
     ``admin``.
     """
     guarded = routes()
+    changing = {route.path for route in form_routes.routes()}
     for route in guarded:
         is_open = getattr(route, "path", "").startswith(_OPEN)
-        wanted = "admin" if getattr(route, "name", "") == ADMIN else "read"
+        wanted = "admin" if getattr(route, "path", "") in changing else "read"
         route.app = _Guarded(route.app, None if is_open else wanted)  # type: ignore[attr-defined]
     return guarded

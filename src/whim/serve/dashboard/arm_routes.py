@@ -27,11 +27,11 @@ def routes() -> list[Route]:
     """All of them, not yet guarded; the arm is named by the query, for its id may be any text."""
     arm = "/page/spaces/{space}/arm"
     return [
-        Route("/spaces/{space}/arm", in_words(_page)),
-        Route(f"{arm}/head", in_words(_head)),
-        Route(f"{arm}/series", in_words(_series)),
-        Route(f"{arm}/coefficients", in_words(_coefficients)),
-        Route(f"{arm}/coefficients/series", in_words(_lines)),
+        Route("/spaces/{space}/arm", in_words(_arm)),
+        Route(f"{arm}/head", in_words(_arm_head)),
+        Route(f"{arm}/series", in_words(_arm_series)),
+        Route(f"{arm}/coefficients", in_words(_arm_coefficients)),
+        Route(f"{arm}/coefficients/series", in_words(_arm_lines)),
     ]
 
 
@@ -47,7 +47,7 @@ def _of(request: Request) -> tuple[Any, str, str | int]:
     return engine, name, arm_of(engine.space(name), request.query_params)
 
 
-async def _page(request: Request) -> Response:
+async def _arm(request: Request) -> Response:
     engine, name, arm = _of(request)
     during = range_wanted(request)
     rows = changes(engine, name, during, integer(request, "before"), arm)
@@ -57,11 +57,11 @@ async def _page(request: Request) -> Response:
     )  # fmt: skip
 
 
-async def _head(request: Request) -> Response:
+async def _arm_head(request: Request) -> Response:
     return part("_arm_head.html", arm=arm_view(*_of(request), range_wanted(request)))
 
 
-async def _series(request: Request) -> Response:
+async def _arm_series(request: Request) -> Response:
     return numbers(arm_series(*_of(request), range_wanted(request)))
 
 
@@ -73,12 +73,12 @@ def _job(request: Request) -> Job | None:
     return background.coefficients(name, arm, span_of(engine, during), during.query)
 
 
-async def _coefficients(request: Request) -> Response:
+async def _arm_coefficients(request: Request) -> Response:
     arm = arm_view(*_of(request), range_wanted(request))
     return part("_coefficients.html", arm=arm, job=_job(request), waiting=False)
 
 
-async def _lines(request: Request) -> Response:
+async def _arm_lines(request: Request) -> Response:
     job = _job(request)
     if job is None or job.state != JobState.DONE:
         raise NotFoundError("these coefficients are not computed yet.")

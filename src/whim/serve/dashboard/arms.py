@@ -13,6 +13,7 @@ from whim.serve.dashboard.changes import arm_query, arm_text
 from whim.serve.dashboard.drawing import spark
 from whim.serve.dashboard.ranges import ALL, Range
 from whim.serve.dashboard.views import time_of
+from whim.serve.jobs.whatif import finite
 from whim.serve.state.engine import Engine
 from whim.serve.state.stats import ArmCounts, Stats
 from whim.serve.state.views import RateView, arm_rates
@@ -61,7 +62,7 @@ class _Part:
         if arm not in self._known:
             bins, width, shown = rates.arm_within(self._stats, arm, *self._how)
             found = rates.over(bins, width)
-            value, low, high = rates.finite(found.policy)
+            value, low, high = finite(found.policy)
             view = RateView(plays=found.decisions, mean=value, low=low, high=high)
             self._known[arm] = shown, view
         return self._known[arm]

@@ -97,5 +97,8 @@ def arm_query(arm: str | int) -> str:
 def counted(engine: Engine, name: str, during: Range, arm: Any = None) -> dict[str, Any]:
     """How many changes there were, up to a hundred, and the last of them in words."""
     recent = engine.recent_changes(name, most=_COUNTED, span=during.span, arm=arm)
-    last = change_view(*recent[0], engine.space(name).state) if recent else None
+    last = None
+    if recent:
+        seq, at, event = recent[0]
+        last = change_view(seq, at, event, engine.space(name).state)
     return {"count": len(recent), "more": len(recent) == _COUNTED, "last": last}

@@ -30,16 +30,13 @@ def routes() -> list[Route]:
     """All of them, not yet guarded."""
     both = ["GET", "POST"]
     return [
-        Route("/new", in_words(_new), methods=both, name=ADMIN),
-        Route("/spaces/{space}/edit", in_words(_edit), methods=both, name=ADMIN),
-        Route("/page/form/params", in_words(_params), name=ADMIN),
+        Route("/new", in_words(_new_space), methods=both),
+        Route("/spaces/{space}/edit", in_words(_change_space), methods=both),
+        Route("/page/form/params", in_words(_form_params)),
     ]
 
 
-ADMIN = "page-admin"  # the name of routes that need the scope
-
-
-async def _new(request: Request) -> Response:
+async def _new_space(request: Request) -> Response:
     if request.method == "GET":
         return _form(request, None, space_form.to_fields(_NEW), {})
     service = service_of(request)
@@ -58,7 +55,7 @@ async def _new(request: Request) -> Response:
     return _form(request, None, fields, errors, 422)
 
 
-async def _edit(request: Request) -> Response:
+async def _change_space(request: Request) -> Response:
     service, name = service_of(request), request.path_params["space"]
     info = service.engine.info(name)
     _, wanted = service.engine.wanted(name)
@@ -117,8 +114,8 @@ def _form(
         }
     shown = [one for one in _shown(fields) if one in errors]
     return page(
-        request, "space_form.html", status, name=name, fields=defaultdict(str, fields), errors=errors, cost=cost,
-        elsewhere={k: v for k, v in errors.items() if k not in shown},
+        request, "space_form.html", status, name=name, fields=defaultdict(str, fields), errors=errors,
+        cost=cost,        elsewhere={k: v for k, v in errors.items() if k not in shown},
         rows={side: space_form.rows_of(fields, side) for side in space_form.SIDES},
         kinds={kind: kind_words(kind) for kind in space_form.KINDS},
         attributes=space_form.ATTRIBUTES,
@@ -156,7 +153,7 @@ def _param_fields(policy: str, fields: Mapping[str, str]) -> list[dict[str, Any]
     return current
 
 
-async def _params(request: Request) -> Response:
+async def _form_params(request: Request) -> Response:
     policy = request.query_params.get("policy", "")
     if policy not in SERVED:
         raise NotFoundError(f"policy must be one that exists, got {policy!r}.")

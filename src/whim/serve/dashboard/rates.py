@@ -19,7 +19,8 @@ from whim.evaluate import Interval
 from whim.evaluate.anytime import Comparison, Sums, anytime_rate, compare
 from whim.evaluate.intervals import rate_interval
 from whim.serve.jobs.whatif import finite
-from whim.serve.state.stats import MICRO, Bin, Stats
+from whim.serve.state.spans import Bin
+from whim.serve.state.stats import MICRO, Stats
 
 _CLOSED = 0.95  # of a bin's decisions, for it to be settled before its time
 _POINTS = 120  # of a chart, at most

@@ -273,6 +273,13 @@ def compared(result: Any) -> dict[str, Any]:
         ends = tuple(math.nan if side[k] is None else side[k] for k in ("rate", "low", "high"))
         shown[name] = {**side, "interval": Interval(*ends)}
     shown["relative"] = Interval(**result["relative"]) if result["relative"] else None
+    shown["clicks"] = result.get("clicks", False)  # one that an earlier version stored lacks it
+    # the same in words that need no statistics
+    shown["warnings"] = [
+        text.replace("effective sample size is", "log says as much about it as")
+        for text in result["warnings"]
+    ]
+    shown["same"] = result["whatif"]["label"] == result["logged"]["label"]
     return shown
 
 
