@@ -114,8 +114,8 @@ def _form(
         }
     shown = [one for one in _shown(fields) if one in errors]
     return page(
-        request, "space_form.html", status, name=name, fields=defaultdict(str, fields), errors=errors,
-        cost=cost,        elsewhere={k: v for k, v in errors.items() if k not in shown},
+        request, "space_form.html", status, name=name, fields=defaultdict(str, fields),
+        errors=errors, cost=cost, elsewhere={k: v for k, v in errors.items() if k not in shown},
         rows={side: space_form.rows_of(fields, side) for side in space_form.SIDES},
         kinds={kind: kind_words(kind) for kind in space_form.KINDS},
         attributes=space_form.ATTRIBUTES,
