@@ -56,15 +56,14 @@ _BROKEN = """() => {
   const broken = [];
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let node = walk.nextNode(); node; node = walk.nextNode()) {
-    const style = getComputedStyle(node.parentElement);
-    if (node.parentElement.closest(".unseen, select, pre, code") || style.visibility === "hidden") continue;
+    if (node.parentElement.closest(".unseen, select, pre, code, .htmx-indicator")) continue;
     for (const word of node.data.matchAll(/[\\p{L}\\p{N}]+/gu)) {
       if (word[0].length > 18) continue;
       const range = document.createRange();
       range.setStart(node, word.index);
       range.setEnd(node, word.index + word[0].length);
-      const tops = new Set([...range.getClientRects()].filter((r) => r.width > 0).map((r) => Math.round(r.top)));
-      if (tops.size > 1) broken.push(word[0]);
+      const boxes = [...range.getClientRects()].filter((box) => box.width > 0);
+      if (new Set(boxes.map((box) => Math.round(box.top))).size > 1) broken.push(word[0]);
     }
   }
   return broken;

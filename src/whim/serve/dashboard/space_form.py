@@ -24,7 +24,7 @@ ATTRIBUTES = tuple(name for name in wire.Field.__struct_fields__ if name not in 
 KINDS: tuple[str, ...] = get_args(
     next(f.type for f in msgspec.structs.fields(wire.Field) if f.name == "kind")
 )
-_SPARE = 2  # empty rows for more features
+_SPARE = 3  # empty rows for more features
 _ROWS = 64  # of features in a form, at most
 _ERRORS = 20  # that are told at once
 _PLAIN = ("policy", "explore", "holdback", "baseline", "seed")
