@@ -16,7 +16,7 @@ import whim
 from tests.clocks import Clock
 from whim.evaluate.anytime import studentised
 from whim.serve import wire
-from whim.serve.dashboard import forms, rates, views
+from whim.serve.dashboard import changes, forms, rates
 from whim.serve.dashboard.render import STATIC, problem_page
 from whim.serve.dashboard.routes import routes
 from whim.serve.http.keys import Keys
@@ -111,7 +111,7 @@ def test_a_space_with_a_change_shows_what_moved(engine, clock, ask):
     assert 'data-seq="' in found.text
     assert "over holdback" in found.text
     assert "&lt;b&gt;device&lt;/b&gt;=phone" in found.text
-    latest = views.latest(engine, "news")
+    latest = changes.latest(engine, "news")
     assert latest
     part = ask(f"/page/spaces/news/changes?latest={latest}&version=1")
     assert part.status_code == 204
@@ -138,7 +138,7 @@ def test_a_space_with_a_change_shows_what_moved(engine, clock, ask):
 def test_what_callers_said_is_escaped(engine, clock, ask, path):
     engine.create("news", CONFIG)
     fill(engine, clock, "news", 900, arms=(NASTY[0], NASTY[2]), change=500)
-    assert views.latest(engine, "news")
+    assert changes.latest(engine, "news")
     text = ask(path).text
     for said in (NASTY[0], NASTY[2], "<b>device"):
         assert said not in text

@@ -9,6 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from whim.serve.dashboard import form_routes
 from whim.serve.dashboard.forms import path_of
 from whim.serve.dashboard.render import problem_page
 from whim.serve.dashboard.routes import routes
@@ -61,9 +62,15 @@ def _refusal(scope: Scope, error: Exception) -> Response:
 
 
 def guarded_routes() -> list[BaseRoute]:
-    """All routes of the dashboard; each but the login and static files needs the scope ``read``."""
+    """All routes of the dashboard.
+
+    Each needs the scope ``read``, but for the login and static files; what changes spaces needs
+    ``admin``.
+    """
     guarded = routes()
+    changing = {route.path for route in form_routes.routes()}
     for route in guarded:
         is_open = getattr(route, "path", "").startswith(_OPEN)
-        route.app = _Guarded(route.app, None if is_open else "read")  # type: ignore[attr-defined]
+        wanted = "admin" if getattr(route, "path", "") in changing else "read"
+        route.app = _Guarded(route.app, None if is_open else wanted)  # type: ignore[attr-defined]
     return guarded

@@ -67,18 +67,23 @@ def config_of(fields: Mapping[str, str], now: wire.SpaceConfig) -> wire.SpaceCon
     params: dict[str, Any] = {}
     for name, text in fields.items():
         if name.startswith("p.") and text.strip():
-            params[name[2:]] = _value(text.strip())
+            params[name[2:]] = value_of(text.strip())
     text = fields.get("explore", "").strip()
     values = {
         **msgspec.to_builtins(now),
         "policy": fields.get("policy", now.policy),
         "params": params,
-        "explore": _value(text) if text else now.explore,
+        "explore": value_of(text) if text else now.explore,
     }
     try:
         config = msgspec.convert(values, wire.SpaceConfig)
     except msgspec.ValidationError as error:
         raise InvalidInputError(f"{error}.") from None
+    return checked(config)
+
+
+def checked(config: wire.SpaceConfig) -> wire.SpaceConfig:
+    """The configuration, which can be built."""
     try:
         build(config)
     except TypeError as error:  # a parameter that the policy lacks, or that is not there
@@ -86,7 +91,8 @@ def config_of(fields: Mapping[str, str], now: wire.SpaceConfig) -> wire.SpaceCon
     return config
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
+    """What a text stands for: JSON, or else itself."""
     try:
         return json.loads(text)
     except ValueError:

@@ -19,7 +19,8 @@ from whim.evaluate import Interval
 from whim.evaluate.anytime import Comparison, Sums, anytime_rate, compare
 from whim.evaluate.intervals import rate_interval
 from whim.serve.jobs.whatif import finite
-from whim.serve.state.stats import MICRO, Bin, Stats
+from whim.serve.state.spans import Bin
+from whim.serve.state.stats import MICRO, Stats
 
 _CLOSED = 0.95  # of a bin's decisions, for it to be settled before its time
 _POINTS = 120  # of a chart, at most
@@ -41,14 +42,50 @@ class Rates(NamedTuple):
 
 def settled(stats: Stats, wait: float, at: int) -> list[tuple[int, Bin]]:
     """Bins in order of time, those that are not settled left out; keys are microseconds."""
-    width, wait_us = stats.width, wait * MICRO
-    bins = []
-    for key, one in sorted(stats.bins.items(), key=lambda pair: pair[0]):
+    width = stats.width
+    bins = sorted(stats.bins.items(), key=lambda pair: pair[0])
+    return _settled(((key * width, width, one) for key, one in bins), wait, at)
+
+
+def _settled(bins: Iterable[tuple[int, int, Bin]], wait: float, at: int) -> list[tuple[int, Bin]]:
+    kept = []
+    for start, width, one in bins:
         closed = one.closed + one.holdback
-        over_ = (key + 1) * width + wait_us <= at
+        over_ = start + width + wait * MICRO <= at
         if closed and (over_ or closed >= _CLOSED * one.decisions):
-            bins.append((key * width, one))
-    return bins
+            kept.append((start, one))
+    return kept
+
+
+def within(
+    stats: Stats, wait: float, at: int, span: tuple[int, int]
+) -> tuple[list[tuple[int, Bin]], int]:
+    """Settled bins that have a part in a span of time, as fine as they are known; their width.
+
+    Recent ones are known finely; old ones may be in the bins over all of the time.
+    """
+    since, until = span
+    fine = [*stats.spans.space.between(since, until)]
+    width = max((width for _, width, _ in fine), default=0)
+    begun = 0 if stats.spans.whole else stats.spans.since or 1 << 62
+    if since < begun or width > stats.width:
+        width = stats.width
+        fine = [
+            (key * width, width, one)
+            for key, one in sorted(stats.bins.items(), key=lambda pair: pair[0])
+            if key * width < until and (key + 1) * width > since
+        ]
+    return _settled(fine, wait, at), width
+
+
+def arm_within(
+    stats: Stats, arm: str | int, wait: float, at: int, span: tuple[int, int]
+) -> tuple[list[tuple[int, Bin]], int, int]:
+    """Settled bins of an arm in a span of time, their width, and how often it was shown in all."""
+    ladder = stats.spans.arms.get(arm)
+    bins = [] if ladder is None else [*ladder.between(*span)]
+    shown = sum(one.decisions for _, _, one in bins)
+    return _settled(bins, wait, at), max((w for _, w, _ in bins), default=MICRO), shown
 
 
 def overall(bins: list[tuple[int, Bin]], width: int) -> Rates:
@@ -62,6 +99,18 @@ def overall(bins: list[tuple[int, Bin]], width: int) -> Rates:
         every.closed, every.holdback, seconds,
         compare((_policy(one), _holdback(one)) for _, one in _merged(bins, width, _STRATA)),
     )  # fmt: skip
+
+
+def over(bins: list[tuple[int, Bin]], width: int) -> Rates:
+    """The rates of a span of time, in intervals for one look at it."""
+    every, seconds = _sum(bins, width)
+    ours = rate_interval(every.closed, every.total, every.squares) if every.closed else None
+    theirs = None
+    if every.holdback:
+        theirs = rate_interval(every.holdback, every.holdback_total, every.holdback_squares)
+    strata = _merged(bins, width, _STRATA)
+    compared = compare((_policy(one), _holdback(one)) for _, one in strata)
+    return Rates(ours, theirs, every.closed, every.holdback, seconds, compared)
 
 
 def recent(bins: list[tuple[int, Bin]], width: int) -> Rates:

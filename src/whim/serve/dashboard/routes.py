@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -16,95 +13,48 @@ from starlette.staticfiles import StaticFiles
 
 from whim.errors import WhimError
 from whim.serve import wire
-from whim.serve.dashboard import forms, views
+from whim.serve.dashboard import arm_routes, changes, form_routes, forms, views
+from whim.serve.dashboard.answers import (
+    in_words,
+    integer,
+    numbers,
+    page,
+    part,
+    range_wanted,
+    service_of,
+)
 from whim.serve.dashboard.arms import arms
-from whim.serve.dashboard.render import NO_STORE, STATIC, error_page, render
+from whim.serve.dashboard.render import NO_STORE, STATIC, render
+from whim.serve.dashboard.words import policy_words
 from whim.serve.http import whatifs
 from whim.serve.http.guard import COOKIE, address_of, check_key
 from whim.serve.http.problems import ProblemError
-from whim.serve.http.service import Service
 from whim.serve.jobs.background import Job, JobState
 from whim.serve.state.policy import SERVED
 from whim.serve.state.space import NotFoundError
-
-_json = msgspec.json.Encoder().encode
-View = Callable[[Request], Awaitable[Response]]
 
 
 def routes() -> list[BaseRoute]:
     """All of them, not yet guarded."""
     space = "/page/spaces/{space}"
     return [
-        Route("/", _in_words(_spaces)),
-        Route("/spaces/{space}", _in_words(_space)),
+        Route("/", in_words(_spaces)),
+        Route("/spaces/{space}", in_words(_space)),
+        *form_routes.routes(),
+        *arm_routes.routes(),
         Route("/login", _login, methods=["GET", "POST"]),
         Route("/logout", _logout, methods=["POST"]),
-        Route("/page/spaces", _in_words(_cards)),
-        Route(f"{space}/summary", _in_words(_summary)),
-        Route(f"{space}/arms", _in_words(_arms)),
-        Route(f"{space}/changes", _in_words(_changes)),
-        Route(f"{space}/series", _in_words(_series)),
-        Route(f"{space}/params", _in_words(_params)),
-        Route(f"{space}/whatif", _in_words(_whatif), methods=["POST"]),
-        Route(f"{space}/whatif/{{job}}", _in_words(_job)),
-        Route(f"{space}/whatif/{{job}}/series", _in_words(_job_series)),
+        Route("/page/spaces", in_words(_cards)),
+        Route(f"{space}/summary", in_words(_summary)),
+        Route(f"{space}/arms", in_words(_arms)),
+        Route(f"{space}/changes", in_words(_changes)),
+        Route(f"{space}/series", in_words(_series)),
+        Route(f"{space}/params", in_words(_params)),
+        Route(f"{space}/whatif", in_words(_whatif), methods=["POST"]),
+        Route(f"{space}/whatif/{{job}}", in_words(_job)),
+        Route(f"{space}/whatif/{{job}}/series", in_words(_job_series)),
         Mount("/static", StaticFiles(directory=STATIC), name="page-static"),
     ]
-
-
-# -- around every view ------------------------------------------------------------------------
-
-
-def _in_words(view: View) -> View:
-    """Show a view's error as a message: a whole page, or a part of one for htmx."""
-
-    @functools.wraps(view)
-    async def answer(request: Request) -> Response:
-        service = _service(request)
-        if service.problem is not None:
-            return _failed(request, 503, "The service could not start", str(service.problem))
-        if not service.ready:
-            said = "The service is reading its log. This takes a moment."
-            return _failed(request, 503, "Starting", said)
-        try:
-            return await view(request)
-        except NotFoundError as error:
-            return _failed(request, 404, "Not found", str(error))
-        except WhimError as error:
-            return _failed(request, 503, "The service has a problem", str(error))
-
-    return answer
-
-
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
-def _failed(request: Request, status: int, title: str, message: str) -> Response:
-    if "hx-request" in request.headers:
-        return HTMLResponse(render("_error.html", message=message), status, NO_STORE)
-    return error_page(status, title, message, request.url.path)
-
-
-def _page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
-    service = _service(request)
-    logged_in = service.keys.any and COOKIE in request.cookies
-    text = render(template, logged_in=logged_in, **views.shell(service.engine), **values)
-    return HTMLResponse(text, status, NO_STORE)
-
-
-def _part(template: str, **values: Any) -> Response:
-    return HTMLResponse(render(template, **values), headers=NO_STORE)
-
-
-def _numbers(values: Any) -> Response:
-    return Response(_json(values), media_type="application/json", headers=NO_STORE)
-
-
-def _integer(request: Request, name: str, default: int | None = None) -> int | None:
-    text = request.query_params.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else default
 
 
 # -- pages and parts --------------------------------------------------------------------------
@@ -115,7 +65,7 @@ def _origin(request: Request) -> str:
 
 
 async def _all_cards(request: Request) -> dict[str, Any]:
-    engine, cards = _service(request).engine, []
+    engine, cards = service_of(request).engine, []
     key = request.scope.get("whim.key")
     for name in engine.names:
         if key is not None and not key.reaches(name):
@@ -127,63 +77,67 @@ async def _all_cards(request: Request) -> dict[str, Any]:
 
 
 async def _spaces(request: Request) -> Response:
-    return _page(request, "spaces.html", **await _all_cards(request))
+    return page(request, "spaces.html", **await _all_cards(request))
 
 
 async def _cards(request: Request) -> Response:
-    shell = views.shell(_service(request).engine)
-    return _part("_cards.html", **await _all_cards(request), **shell)
+    shell = views.shell(service_of(request).engine)
+    return part("_cards.html", **await _all_cards(request), **shell)
 
 
 async def _space(request: Request) -> Response:
-    engine, name = _service(request).engine, request.path_params["space"]
-    return _page(
+    engine, name = service_of(request).engine, request.path_params["space"]
+    return page(
         request, "space.html", **_head(request), arms=await _arms_wanted(request),
-        changes=views.changes(engine, name, _integer(request, "before")),
+        changes=changes.changes(engine, name, range_wanted(request), integer(request, "before")),
         config=views.config(engine, name), form=_form(engine.space(name).config, name),
     )  # fmt: skip
 
 
 def _head(request: Request) -> dict[str, Any]:
-    engine, name = _service(request).engine, request.path_params["space"]
+    engine, name = service_of(request).engine, request.path_params["space"]
     return {
-        "space": views.summary(engine, name),
+        "space": views.summary(engine, name, range_wanted(request)),
         "example": views.example(engine.space(name), _origin(request)),
     }
 
 
 async def _summary(request: Request) -> Response:
-    engine = _service(request).engine
-    return _part("_summary.html", **_head(request), **views.shell(engine))
+    engine = service_of(request).engine
+    return part("_summary.html", **_head(request), **views.shell(engine))
 
 
 async def _arms_wanted(request: Request) -> dict[str, Any]:
     query = request.query_params
     return await arms(
-        _service(request).engine,
+        service_of(request).engine,
         request.path_params["space"],
         query.get("sort", "decisions"),
         query.get("down", "1") != "0",
-        _integer(request, "page", 1) or 1,
+        integer(request, "page", 1) or 1,
         query.get("q", "")[:256],
+        range_wanted(request),
     )
 
 
 async def _arms(request: Request) -> Response:
-    return _part("_arms.html", arms=await _arms_wanted(request))
+    return part("_arms.html", arms=await _arms_wanted(request))
 
 
 async def _changes(request: Request) -> Response:
-    engine, name = _service(request).engine, request.path_params["space"]
-    seen = _integer(request, "latest"), _integer(request, "version")
-    if seen == (views.latest(engine, name), engine.space(name).state.version):
+    engine, name = service_of(request).engine, request.path_params["space"]
+    space, during = engine.space(name), range_wanted(request)
+    arm = arm_routes.arm_wanted(request, space)
+    seen = integer(request, "latest"), integer(request, "version")
+    if seen == (changes.latest(engine, name, during, arm), space.state.version):
         return Response(status_code=204, headers=NO_STORE)
-    changes = views.changes(engine, name, _integer(request, "before"))
-    return _part("_changes.html", changes=changes)
+    rows = changes.changes(engine, name, during, integer(request, "before"), arm)
+    return part("_changes.html", changes=rows)
 
 
 async def _series(request: Request) -> Response:
-    return _numbers(views.series(_service(request).engine, request.path_params["space"]))
+    engine, name = service_of(request).engine, request.path_params["space"]
+    return numbers(views.series(engine, name, range_wanted(request)))
 
 
 # -- what if ----------------------------------------------------------------------------------
@@ -194,7 +148,7 @@ def _form(config: wire.SpaceConfig, name: str, policy: str | None = None) -> dic
     return {
         "name": name,
         "policy": policy,
-        "policies": SERVED,
+        "policies": {one: policy_words(one) for one in SERVED},
         "explore": f"{config.explore:g}",
         "explores": views.explores(config),
         "params": views.params(policy, config.params if policy == config.policy else {}),
@@ -202,15 +156,15 @@ def _form(config: wire.SpaceConfig, name: str, policy: str | None = None) -> dic
 
 
 async def _params(request: Request) -> Response:
-    space = _service(request).engine.space(request.path_params["space"])
+    space = service_of(request).engine.space(request.path_params["space"])
     policy = request.query_params.get("policy", space.config.policy)
     if policy not in SERVED:
         raise NotFoundError(f"policy must be one that exists, got {policy!r}.")
-    return _part("_whatif_params.html", form=_form(space.config, space.name, policy))
+    return part("_whatif_params.html", form=_form(space.config, space.name, policy))
 
 
 async def _whatif(request: Request) -> Response:
-    service, name = _service(request), request.path_params["space"]
+    service, name = service_of(request), request.path_params["space"]
     config = service.engine.space(name).config
     try:
         fields = await forms.fields(request)
@@ -226,7 +180,7 @@ def _show_job(name: str, key: str, job: Job | None) -> Response:
     problem = "This replay is no longer stored. Start it again." if job is None else None
     done = job is not None and job.state == JobState.DONE
     result = views.compared(job.result) if job is not None and done else None
-    return _part(
+    return part(
         "_whatif_job.html", problem=problem, name=name, id=key, job=job, result=result
     )  # fmt: skip
 
@@ -238,7 +192,7 @@ async def _job(request: Request) -> Response:
 
 async def _job_of(request: Request) -> Job | None:
     """The what-if of an address, if the key is for its space."""
-    job = await whatifs.find(_service(request), request.path_params["job"])
+    job = await whatifs.find(service_of(request), request.path_params["job"])
     key = request.scope.get("whim.key")
     return None if job is None or (key is not None and not key.reaches(job.space)) else job
 
@@ -249,14 +203,14 @@ async def _job_series(request: Request) -> Response:
         raise NotFoundError("this what-if is no longer stored: start it again.")
     if job.state != JobState.DONE:
         raise NotFoundError("this what-if is not done yet.")
-    return _numbers({name: job.result[name]["curve"] for name in ("logged", "whatif")})
+    return numbers({name: job.result[name]["curve"] for name in ("logged", "whatif")})
 
 
 # -- login ------------------------------------------------------------------------------------
 
 
 async def _login(request: Request) -> Response:
-    service = _service(request)
+    service = service_of(request)
     if request.method == "GET":
         if "hx-request" in request.headers:  # a part of a page whose login is over
             onward = forms.path_of(request.headers.get("hx-current-url", "/"))

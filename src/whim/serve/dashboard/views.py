@@ -14,15 +14,14 @@ from whim.evaluate import Interval
 from whim.policies import POLICIES
 from whim.serve import wire
 from whim.serve.dashboard import rates
-from whim.serve.dashboard.drawing import moves, spark
-from whim.serve.dashboard.sentences import change_sentence
+from whim.serve.dashboard.changes import arm_text, counted
+from whim.serve.dashboard.drawing import spark
+from whim.serve.dashboard.ranges import ALL, Range
 from whim.serve.state.engine import Engine
 from whim.serve.state.space import Space
-from whim.serve.state.space_state import SpaceState
 from whim.serve.state.stats import MICRO
 from whim.serve.state.waiting import list_rules
 
-_CHANGES = 10  # a page of the timeline
 _DAY = 86_400 * MICRO
 _MARKS = 100  # changes drawn in the chart
 _LATE = 1.0  # seconds behind a shared log from which on it is marked: mostly it is a fraction
@@ -45,10 +44,19 @@ def shell(engine: Engine) -> dict[str, Any]:
     return {"failed": None if failed is None else str(failed), "replica": replica}
 
 
-def _settled(engine: Engine, space: Space) -> tuple[list[Any], int]:
-    stats = space.state.stats
-    at = max(engine.now(), time.time_ns() // 1000)
-    return rates.settled(stats, space.config.rewards.wait_seconds, at), stats.width
+def time_of(engine: Engine) -> int:
+    """What a page takes for now, in microseconds."""
+    return max(engine.now(), time.time_ns() // 1000)
+
+
+def settled(
+    engine: Engine, space: Space, span: tuple[int, int] | None = None
+) -> tuple[list[Any], int]:
+    """The bins of a space whose rewards are in, of all of its time or of a part; their width."""
+    stats, wait, at = space.state.stats, space.config.rewards.wait_seconds, time_of(engine)
+    if span is None:
+        return rates.settled(stats, wait, at), stats.width
+    return rates.within(stats, wait, at, span)
 
 
 # -- spaces -----------------------------------------------------------------------------------
@@ -57,7 +65,7 @@ def _settled(engine: Engine, space: Space) -> tuple[list[Any], int]:
 def card(engine: Engine, name: str) -> dict[str, Any]:
     """A space in the list."""
     space = engine.space(name)
-    bins, width = _settled(engine, space)
+    bins, width = settled(engine, space)
     return {
         "name": name,
         "policy": space.config.policy,
@@ -82,14 +90,16 @@ def _mode(config: wire.SpaceConfig) -> str:
     return ", ".join(parts) or "live"
 
 
-def summary(engine: Engine, name: str) -> dict[str, Any]:
+def summary(engine: Engine, name: str, during: Range = ALL) -> dict[str, Any]:
     """The head of a space's page."""
     space = engine.space(name)
     info = engine.info(name)
     stats = space.state.stats
     counts = stats.counts
-    bins, width = _settled(engine, space)
+    bins, width = settled(engine, space)
     totals = stats.summary()
+    overall = rates.overall(bins, width)
+    part = None if during.span is None else _part(engine, space, during.span)
     return {
         "name": name,
         "info": info,
@@ -104,10 +114,29 @@ def summary(engine: Engine, name: str) -> dict[str, Any]:
         "matched_share": totals["matched_share"],
         "delay": totals["mean_delay_seconds"],
         "recent": rates.recent(bins, width),
-        "overall": rates.overall(bins, width),
+        "overall": overall,
+        "during": during,
+        "part": part,
+        "rates": overall if part is None else part["rates"],
+        "clicks": all(one.squares == one.total for _, one in bins),
+        "changes": counted(engine, name, during),
         "shadow": _shadow(space, totals, bins, width),
         "skipped": space.state.skipped,
         "positions": stats.positions,
+    }
+
+
+def _part(engine: Engine, space: Space, span: tuple[int, int]) -> dict[str, Any]:
+    """A part of a space's time: its rates, and the time that its bins really cover."""
+    bins, width = settled(engine, space, span)
+    spans = space.state.stats.spans
+    every = [*spans.space.between(*span)]
+    return {
+        "rates": rates.over(bins, width),
+        "decisions": sum(one.decisions for _, _, one in every),
+        "since": bins[0][0] if bins else None,
+        "until": min(bins[-1][0] + width, time_of(engine)) if bins else None,
+        "counted_since": None if spans.whole else spans.since,
     }
 
 
@@ -123,69 +152,20 @@ def _shadow(space: Space, totals: dict[str, Any], bins: list[Any], width: int) -
     }
 
 
-def series(engine: Engine, name: str) -> dict[str, Any]:
+def series(engine: Engine, name: str, during: Range = ALL) -> dict[str, Any]:
     """Numbers for the chart."""
-    space = engine.space(name)
-    bins, width = _settled(engine, space)
-    marks = engine.recent_changes(name, most=_MARKS)
+    bins, width = settled(engine, engine.space(name), during.span)
+    marks = engine.recent_changes(name, most=_MARKS, span=during.span)
     return {
         **rates.series(bins, width),
         "holdback": any(one.holdback for _, one in bins),
-        "changes": [{"t": at / MICRO, "arm": arm_text(event["arm"])} for _, at, event in marks],
+        "changes": marked(marks),
     }
 
 
-# -- changes ----------------------------------------------------------------------------------
-
-
-def changes(engine: Engine, name: str, before: int | None = None) -> dict[str, Any]:
-    """A page of the timeline, newest first."""
-    state = engine.space(name).state
-    recent = engine.recent_changes(name, before, _CHANGES + 1)
-    return {
-        "name": name,
-        "version": state.version,
-        "rows": [_change(seq, at, event, state) for seq, at, event in recent[:_CHANGES]],
-        "latest": recent[0][0] if recent and before is None else 0,
-        "older": recent[_CHANGES - 1][0] if len(recent) > _CHANGES else None,
-        "before": before,
-        "detects": "ps" in state.config.policy or bool(recent),
-    }
-
-
-def latest(engine: Engine, name: str) -> int:
-    """The row of the last change; 0 when there is none."""
-    recent = engine.recent_changes(name, most=1)
-    return recent[0][0] if recent else 0
-
-
-def _change(seq: int, at: int, event: dict[str, Any], state: SpaceState) -> dict[str, Any]:
-    before, after = event["theta_before"] or [], event["theta_after"] or []
-    names = state.context.names
-    whose = state.config.context if len(names) == len(before) else None
-    if whose is None:
-        names = state.items.names
-    if len(before) == 1:
-        names = names if len(names) == 1 else ["mean reward"]
-    moved = event["direction"] or [
-        None if a is None or b is None else a - b for a, b in zip(after, before, strict=False)
-    ]
-    lead, rest = change_sentence(moved if event["arm"] is not None else [], whose)
-    return {
-        **event,
-        "seq": seq,
-        "at": at,
-        "arm": arm_text(event["arm"]),
-        "group": None if event["group"] is None else arm_text(event["group"]),
-        "lead": lead,
-        "rest": rest,
-        "moves": moves(before, after, names),
-    }
-
-
-def arm_text(arm: Any) -> str:
-    """An arm's id as text; policies with one model for all name none."""
-    return "all arms" if arm is None else str(arm)
+def marked(changes: Any) -> list[dict[str, Any]]:
+    """Changes as marks of a chart."""
+    return [{"t": at / MICRO, "arm": arm_text(event["arm"])} for _, at, event in changes]
 
 
 # -- configuration and what if ----------------------------------------------------------------
@@ -306,6 +286,13 @@ def compared(result: Any) -> dict[str, Any]:
         ends = tuple(math.nan if side[k] is None else side[k] for k in ("rate", "low", "high"))
         shown[name] = {**side, "interval": Interval(*ends)}
     shown["relative"] = Interval(**result["relative"]) if result["relative"] else None
+    shown["clicks"] = result.get("clicks", False)  # one that an earlier version stored lacks it
+    # the same in words that need no statistics
+    shown["warnings"] = [
+        text.replace("effective sample size is", "log says as much about it as")
+        for text in result["warnings"]
+    ]
+    shown["same"] = result["whatif"]["label"] == result["logged"]["label"]
     return shown
 
 

@@ -144,14 +144,33 @@ def document(routes: list[Route], pages: list[PageRoute]) -> dict[str, Any]:
 
 
 # what the pages read: from the query, and from forms
+_TIME = ("range", "from", "to")
+_ARM = ("id", "number")
 _QUERIES = {
-    "/spaces/{space}": ("sort", "down", "page", "q", "before"),
-    "/page/spaces/{space}/arms": ("sort", "down", "page", "q"),
-    "/page/spaces/{space}/changes": ("before", "latest", "version"),
+    "/spaces/{space}": ("sort", "down", "page", "q", "before", *_TIME),
+    "/spaces/{space}/arm": (*_ARM, "before", *_TIME),
+    "/page/spaces/{space}/summary": _TIME,
+    "/page/spaces/{space}/series": _TIME,
+    "/page/spaces/{space}/arms": ("sort", "down", "page", "q", *_TIME),
+    "/page/spaces/{space}/changes": ("before", "latest", "version", *_ARM, *_TIME),
     "/page/spaces/{space}/params": ("policy",),
+    "/page/form/params": ("policy",),
     "/login": ("next",),
+} | {
+    f"/page/spaces/{{space}}/arm/{part}": (*_ARM, *_TIME)
+    for part in ("head", "series", "coefficients", "coefficients/series")
 }
-_FORMS = {"/login": ("key", "next"), "/page/spaces/{space}/whatif": ("policy", "explore")}
+_SPACE_FORM = (
+    "policy", "explore", "holdback", "baseline", "shadow", "seed", "rewards.wait_seconds",
+    "rewards.default", "rewards.combine", "context.size", "context.constant",
+    "context.fields.0.name", "context.fields.0.kind",
+)  # fmt: skip
+_FORMS = {
+    "/login": ("key", "next"),
+    "/page/spaces/{space}/whatif": ("policy", "explore"),
+    "/new": ("name", *_SPACE_FORM),
+    "/spaces/{space}/edit": ("version", *_SPACE_FORM),
+}
 _FORM = "application/x-www-form-urlencoded"
 _STRING = {"type": "string"}
 

@@ -26,7 +26,8 @@ from whim.serve.wire import SpaceConfig
 _TRIM_SECONDS = 3600.0  # from one look for rows that are too old to the next
 _TRIM_SOON = 1.0  # the same, while there is more to do, or after a look in vain
 _ATTEMPTS = 5  # at a task whose worker dies; a second before the next, then two, four, eight
-_JOBS = 20  # what-ifs that are remembered
+_JOBS = 20  # what-ifs that are remembered; so many coefficients over time, too
+_FRESH = 60.0  # seconds for which coefficients over time are shown again
 _LONG_COMPILE = 2.0  # seconds after which it is said
 
 
@@ -37,6 +38,10 @@ class JobState(enum.StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
+
+
+_OPEN = (JobState.WAITING, JobState.RUNNING)
+_WAITING = 4  # coefficients over time that may be computed or wait
 
 
 class Job(msgspec.Struct):
@@ -83,6 +88,8 @@ class Background:
         self._compiled: set[tuple[object, ...]] = set()
         self._said_compiling = False
         self.jobs: dict[str, Job] = {}
+        self._one_history = asyncio.Lock()
+        self._histories: dict[tuple[Any, ...], tuple[Job, float]] = {}  # and when it was begun
         self.check = Check("done", 1.0)  # there is nothing to check in a new log
 
     async def close(self) -> None:
@@ -247,12 +254,12 @@ class Background:
             self._log.warning("not rebuilt", space=name, version=wanted.version, reason=str(error))
             engine.rebuild_failed(name, wanted.version, str(error))
 
-    # -- what if ------------------------------------------------------------------------------
+    # -- what if, and what was ----------------------------------------------------------------
 
     @property
     def unfinished(self) -> int:
         """What-ifs that wait or run."""
-        return sum(job.state in (JobState.WAITING, JobState.RUNNING) for job in self.jobs.values())
+        return sum(job.state in _OPEN for job in self.jobs.values())
 
     def whatif(self, name: str, config: SpaceConfig, key: str | None = None) -> str:
         """Begin to replay a space's log under another configuration; the job's id."""
@@ -262,17 +269,43 @@ class Background:
             del self.jobs[old]
         data = self._engine.part(name).data
         task = Task("whatif", config_row=ConfigRow(name, 0, config))
-        self._spawn(self._whatif(job, data, task))
+        self._spawn(self._run_job(job, data, task, self._one_whatif))
         return key
 
-    async def _whatif(self, job: Job, data: Path, task: Task) -> None:
+    async def _run_job(self, job: Job, data: Path, task: Task, alone: asyncio.Lock) -> None:
         def progress(share: float) -> None:
             job.progress = share
 
-        async with self._one_whatif:
+        async with alone:
             job.state = JobState.RUNNING
             try:
                 job.result, _ = await self._run_alone(data, task, progress)
                 job.state, job.progress = JobState.DONE, 1.0
             except WorkerError as error:
                 job.state, job.error = JobState.FAILED, str(error)
+
+    def coefficients(
+        self, name: str, arm: str | int, span: tuple[int, int], what: str = ""
+    ) -> Job | None:
+        """An arm's coefficients over time, begun now or lately; None: too many are being computed.
+
+        ``what`` is the span in words that stay the same while it moves along.
+        """
+        number, config_row = self._engine.in_force(name)
+        key = number, config_row.version, type(arm), arm, what
+        now = asyncio.get_running_loop().time()
+        job, begun = self._histories.get(key, (None, 0.0))
+        busy = job is not None and job.state in _OPEN
+        if job is not None and (busy or now - begun < _FRESH):
+            return job
+        if sum(one.state in _OPEN for one, _ in self._histories.values()) >= _WAITING:
+            return None
+        job = Job(space=name)
+        self._histories.pop(key, None)
+        self._histories[key] = job, now
+        for old in list(self._histories)[:-_JOBS]:
+            del self._histories[old]
+        task = Task("coefficients", number, config_row, arm=arm, span=span)
+        data = self._engine.part(name).data
+        self._spawn(self._run_job(job, data, task, self._one_history))
+        return job

@@ -54,6 +54,11 @@ class Tasks:
             from whim.serve.jobs import whatif
 
             return whatif.run(self._data, name, config, progress), []
+        if task.do == "coefficients":
+            from whim.serve.jobs import coefficients
+
+            number, arm, span = task.number, task.arm, task.span
+            return coefficients.run(self._reader, number, task.config_row, arm, span, progress), []
         if task.do == "compile" and config is not None:
             from whim.serve.state.policy import compile_for
 

@@ -241,6 +241,7 @@ def _result(
         "relative": None if support.problem else _relative(at, weight, reward, own),
         "matched": int(agreed.sum()),
         "events": n,
+        "clicks": bool(((reward == 0) | (reward == 1)).all()),
         "effective": support.effective,
         "support": support.share,
         "unknown": support.problem,

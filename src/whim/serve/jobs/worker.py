@@ -36,11 +36,11 @@ class WorkerDiedError(WorkerError):
 
 
 class Task(msgspec.Struct):
-    """What to do: ``snapshot``, ``rebuild``, ``whatif`` or ``compile``; ``trim``, ``verify``.
+    """What to do: ``snapshot``, ``rebuild``, ``whatif``, ``coefficients``, ``trim``, and so on.
 
-    The first four are of a space or a configuration. ``before`` is the time, in microseconds, up to
-    which rows may go; ``given_up`` has versions of spaces that cannot be built, so that nobody
-    waits for them.
+    Some are of a space, by its number, or of a configuration; coefficients are of an ``arm``, at
+    times of a ``span``. ``before`` is the time, in microseconds, up to which rows may go;
+    ``given_up`` has versions of spaces that cannot be built, so that nobody waits for them.
     """
 
     do: str
@@ -48,6 +48,8 @@ class Task(msgspec.Struct):
     config_row: ConfigRow = field(default_factory=lambda: ConfigRow("", 0, None))
     before: int = 0
     given_up: dict[int, int] = {}
+    arm: str | int = ""
+    span: tuple[int, int] = (0, 0)
 
 
 class Message(msgspec.Struct, omit_defaults=True):

@@ -144,12 +144,28 @@ class LogReader(CommittedLog):
         return self._events("seq > ? ORDER BY seq, rowid LIMIT ?", (space, version, since, most))
 
     def recent_changes(
-        self, space: int, version: int, before: int | None = None, most: int = 20
+        self,
+        space: int,
+        version: int,
+        before: int | None = None,
+        most: int = 20,
+        *,
+        span: tuple[int, int] | None = None,
+        arm: str | int | None = None,
     ) -> list[tuple[int, int, dict[str, Any]]]:
-        """The last changes of a space's version, newest first; before row ``before`` if given."""
-        end = 2**63 - 1 if before is None else before
+        """The last changes of a space's version, newest first; before row ``before`` if given.
+
+        ``span`` is the times between which they were detected, the second not within; of an
+        ``arm`` are those of all arms, too.
+        """
+        where, values = "seq < ?", [2**63 - 1 if before is None else before]
+        if span is not None:
+            where, values = where + " AND at >= ? AND at < ?", [*values, *span]
+        if arm is not None:
+            where += " AND ifnull(json_extract(CAST(body AS TEXT), '$.arm'), ?) = ?"
+            values += [arm, arm]  # type: ignore[list-item]
         return self._events(
-            "seq < ? ORDER BY seq DESC, rowid DESC LIMIT ?", (space, version, end, most)
+            f"{where} ORDER BY seq DESC, rowid DESC LIMIT ?", (space, version, *values, most)
         )
 
     def _events(self, where: str, values: tuple[int, ...]) -> list[tuple[int, int, dict[str, Any]]]:

@@ -26,6 +26,7 @@ class Head(Struct):
     lists: dict[str, WaitingList] = {}
     list_rules: ListRules | None = None  # in force
     positions: list[PositionCounts] = []
+    spans: bytes = b""
 
     @property
     def in_force(self) -> tuple[RewardRules, ListRules]:

@@ -238,9 +238,11 @@ class Shards(Engine):
         """Changes of a space after row ``since``, as callers see them."""
         return self.part(name).changes(name, since, most)
 
-    def recent_changes(self, name: str, before: int | None = None, most: int = 20) -> Any:
+    def recent_changes(
+        self, name: str, before: int | None = None, most: int = 20, **limited: Any
+    ) -> Any:
         """The last changes of a space, newest first: row, time, and the event's fields."""
-        return self.part(name).recent_changes(name, before, most)
+        return self.part(name).recent_changes(name, before, most, **limited)
 
     def count_changes(self, name: str, since: int) -> int:
         """Changes of a space from a time on, up to a thousand."""

@@ -32,6 +32,7 @@ from whim.serve.state.ledger import Learn, Ledger
 from whim.serve.state.lists import contexts_of
 from whim.serve.state.policy import build
 from whim.serve.state.since_change import SinceChange
+from whim.serve.state.spans import Spans
 from whim.serve.state.stats import LEFT_OUT, Pending, Stats
 from whim.serve.state.waiting import Play, WaitingList, list_rules
 from whim.serve.wire import RewardState
@@ -287,6 +288,7 @@ class SpaceState(SpaceArms):
                 continue
             x = items.x[play.item if len(items.x) > 1 else 0]
             self.stats.learnt(at, play.arm, play.reward)
+            self.stats.spans.learnt(at, waiting.at, play.arm, play.reward)
             if play.seen == 1.0:
                 changes += self._learn(seq, at, play.arm, x, play.reward)
             else:
@@ -344,6 +346,7 @@ class SpaceState(SpaceArms):
             self.seq, self.version, self.config, self.pending, self.stats.to_bytes(), self.skipped,
             self.stats.since_change.to_bytes(), self.ledger.rules, self.ledger.closed_by,
             self.ledger.wanted, self.ledger.lists, self.ledger.list_rules, self.stats.positions,
+            self.stats.spans.to_bytes(),
         )  # fmt: skip
         return msgspec.msgpack.encode(head), self.policy.to_bytes()
 
@@ -361,18 +364,20 @@ class SpaceState(SpaceArms):
         state.stats = Stats.from_bytes(stored.stats)
         state.stats.since_change = SinceChange.from_bytes(stored.since_change)
         state.stats.positions = stored.positions
+        decisions = state.stats.counts["decisions"]
+        state.stats.spans = Spans.from_bytes(stored.spans, decisions)
         state._start()
         return state
 
     def digest(self) -> str:
         """Of every bit of state but ``seq``: equal states have equal digests.
 
-        Sums since a change, and the rules in force, are left out: a state that an earlier Whim
-        wrote lacks them, and is equal nevertheless.
+        Sums since a change, counts over time, and the rules in force are left out: a state that an
+        earlier Whim wrote lacks them, and is equal nevertheless.
         """
         head, policy = self.to_bytes()
         rest = msgspec.msgpack.decode(head)
-        for name in ("seq", "since_change", "rules", "wanted", "list_rules"):
+        for name in ("seq", "since_change", "spans", "rules", "wanted", "list_rules"):
             del rest[name]
         for name in ("closed_by", "lists", "positions"):
             if not rest[name]:

@@ -136,10 +136,20 @@ class Spaces:
         """Changes of a space after row ``since``, as callers see them."""
         return change_views(self.store, self.space(name), since, most)
 
-    def recent_changes(self, name: str, before: int | None = None, most: int = 20) -> Any:
+    def recent_changes(
+        self,
+        name: str,
+        before: int | None = None,
+        most: int = 20,
+        *,
+        span: tuple[int, int] | None = None,
+        arm: str | int | None = None,
+    ) -> Any:
         """The last changes of a space, newest first: row, time, and the event's fields."""
         space = self.space(name)
-        return self.store.recent_changes(space.number, space.state.version, before, most)
+        return self.store.recent_changes(
+            space.number, space.state.version, before, most, span=span, arm=arm
+        )
 
     def count_changes(self, name: str, since: int) -> int:
         """Changes of a space from a time on, up to a thousand."""

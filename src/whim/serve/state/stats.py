@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from whim.serve.state.since_change import SinceChange
+from whim.serve.state.spans import Bin, Spans
 from whim.serve.wire import RewardState
 
 MICRO = 1_000_000
@@ -45,23 +46,6 @@ class Pending(Struct, array_like=True, gc=False):
     total: float = 0.0
     count: int = 0
     seen: list[str] | None = None
-
-
-class Bin(Struct, array_like=True):
-    """Decisions and closed rewards of a span of time: the policy's, then the holdback's."""
-
-    decisions: int = 0
-    closed: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-    holdback: int = 0
-    holdback_total: float = 0.0
-    holdback_squares: float = 0.0
-
-    def add(self, other: Bin) -> None:
-        """Take another bin's counts."""
-        for name in self.__struct_fields__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class ArmCounts(Struct, array_like=True):
@@ -120,9 +104,10 @@ class Stats:
         self.since: int | None = None
         self._trend_end = 0  # the first bin that the trends have no room for
         self.changed = 0  # when a change was last reported that no arm alone gave away
-        # both stored apart: older snapshots do not have them
+        # stored apart: older snapshots do not have them
         self.since_change = SinceChange()
         self.positions: list[PositionCounts] = []
+        self.spans = Spans()
 
     def _bin(self, at: int) -> Bin:
         key = at // self.width
@@ -157,6 +142,7 @@ class Stats:
         counts[_DECISIONS[mode]] += 1
         (self.bins.get(at // self.width) or self._bin(at)).decisions += 1
         (self.arms.get(arm) or self._arm(arm)).decisions += 1
+        self.spans.decided(at, arm)
 
     def decided_list(self, at: int, mode: str, arms: list[str | int]) -> None:
         """A list was: a decision that shows several arms."""
@@ -164,6 +150,7 @@ class Stats:
         self.counts["lists"] = self.counts.get("lists", 0) + 1
         for arm in arms[1:]:
             self._arm(arm).decisions += 1
+            self.spans.shown(at, arm)
 
     def decided_many(self, ats: list[int], modes: list[str], arms: list[str | int]) -> bool:
         """The same for many at once; False, and nothing is done, if they must be taken one by one.
@@ -174,6 +161,8 @@ class Stats:
         by_arm = Counter(arms)
         by_bin = Counter([at // self.width for at in ats])
         if not by_arm.keys() <= self.arms.keys() or len(self.bins | by_bin) > _BINS:
+            return False
+        if not self.spans.decided_many(ats, arms):
             return False
         for arm, n in by_arm.items():
             self.arms[arm].decisions += n
@@ -213,6 +202,8 @@ class Stats:
             self.shadow[0] += 1
             self.shadow[1] += learn * weight
             self.shadow[2] += weight
+        arm = waiting.arm if live else None
+        self.spans.closed(at, waiting.at, arm, waiting.mode == "holdback", learn)
         if live:
             self.learnt(at, waiting.arm, learn)
 
@@ -287,6 +278,7 @@ class Stats:
         for arm in arms:
             self.arms.pop(arm, None)
         self.since_change.forget(arms)
+        self.spans.forget(arms)
 
     # -- what is shown ------------------------------------------------------------------------
 

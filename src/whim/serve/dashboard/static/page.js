@@ -55,7 +55,8 @@
     for (const one of document.querySelectorAll("time")) {
       const past = Math.round((now - Date.parse(one.dateTime)) / 1000);
       let text;
-      if (past < 10) text = "just now";
+      if (past < 0) text = new Date(one.dateTime).toLocaleString();
+      else if (past < 10) text = "just now";
       else if (past < 90) text = past + " s ago";
       else if (past < 5400) text = Math.round(past / 60) + " min ago";
       else if (past < 129600) text = Math.round(past / 3600) + " h ago";
@@ -149,6 +150,7 @@
       const policy = [d.t, d.rate, d.low, d.high];
       return d.holdback ? [...policy, d.held, d.held_low, d.held_high] : policy;
     }
+    if (chart.kind === "lines") return [d.t, ...d.lines.map((line) => line.values)];
     const at = new Map();
     for (const [i, rows] of [d.logged, d.whatif].entries())
       for (const [t, ...rest] of rows) {
@@ -171,7 +173,8 @@
     if (chart.plot && chart.plot.series.length === data.length) { chart.plot.setData(data); return; }
     if (chart.plot) chart.plot.destroy();
     chart.box.replaceChildren();
-    chart.plot = new uPlot(options(chart, data.length > 4), data, chart.box);
+    const made = chart.kind === "lines" ? manyLines(chart) : options(chart, data.length > 4);
+    chart.plot = new uPlot(made, data, chart.box);
   }
 
   function message(chart, text) {
@@ -181,6 +184,25 @@
     line.className = "waiting";
     line.textContent = text;
     chart.box.replaceChildren(line);
+  }
+
+  const axisOf = (colour) => ({ stroke: colour("tick"), grid: { stroke: colour("grid"), width: 1 }, ticks: { stroke: colour("grid"), width: 1 }, font: "13px system-ui, sans-serif" });
+
+  function manyLines(chart) {  // coefficients: told apart by colour and by dashes
+    const [colour, done] = probe();
+    const axis = axisOf(colour);
+    const value = (_, v) => (v === null || v === undefined ? "–" : v.toFixed(3));
+    const made = {
+      width: chart.box.clientWidth,
+      height: chart.box.clientWidth < 500 ? 240 : 300,
+      series: [{ label: "time", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" }, ...chart.data.lines.map((line, i) => ({
+        label: line.name, stroke: colour("line-" + (i % 8 + 1)), width: 2, value, dash: i % 2 ? [7, 4] : [], points: { show: false },
+      }))],
+      axes: [{ ...axis, space: 70, values: TIMES }, { ...axis, size: 56 }],
+      legend: { live: chart.box.clientWidth >= 500, show: chart.box.clientWidth >= 500 },
+    };
+    done();
+    return made;
   }
 
   function options(chart, two) {
@@ -198,7 +220,7 @@
       { label: names[i], stroke: colour(inks[i]), width: 2, value: text, spanGaps: true, points: { show: few, size: 7 } },
       end(i), end(i),
     ];
-    const axis = { stroke: colour("tick"), grid: { stroke: colour("grid"), width: 1 }, ticks: { stroke: colour("grid"), width: 1 }, font: "13px system-ui, sans-serif" };
+    const axis = axisOf(colour);
     const made = {
       width: chart.box.clientWidth,
       height: chart.box.clientWidth < 500 ? 240 : 300,
@@ -257,6 +279,23 @@
       if (chart.data) { if (chart.plot) chart.plot.destroy(); chart.plot = null; draw(chart); }
   }
 
+  // -- from and to, in the reader's own time ------------------------------------------------
+
+  function zones() {
+    const local = (at) => new Date(at.getTime() - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+    for (const form of document.querySelectorAll("form.span")) {
+      for (const zone of form.querySelectorAll(".zone")) zone.textContent = "";
+      for (const one of form.querySelectorAll("[data-at]")) one.value = local(new Date(one.dataset.at));
+      form.addEventListener("submit", (event) => {
+        event.preventDefault();
+        const asked = new URLSearchParams();
+        for (const one of form.querySelectorAll("input"))
+          if (one.value) asked.set(one.name, one.type === "hidden" ? one.value : new Date(one.value).toISOString());
+        location.href = form.getAttribute("action") + "?" + asked;
+      });
+    }
+  }
+
   // -- begin --------------------------------------------------------------------------------
 
   document.addEventListener("DOMContentLoaded", () => {
@@ -264,6 +303,7 @@
     const button = document.getElementById("live");
     if (button) button.addEventListener("click", () => pause(button));
     const space = document.getElementById("space");
+    zones();
     times();
     find();
     mark();
