@@ -50,8 +50,9 @@ OF_SPACE = (
     Level(_DAY, 256 * _DAY), Level(8 * _DAY, 1 << 62),
 )  # fmt: skip
 OF_ARM = (
-    Level(15 * _SECOND, 900 * _SECOND), Level(300 * _SECOND, 2 * _HOUR), Level(_HOUR, 2 * _DAY), Level(6 * _HOUR, 16 * _DAY),
-    Level(2 * _DAY, 64 * _DAY), Level(8 * _DAY, 256 * _DAY), Level(64 * _DAY, 1 << 62),
+    Level(15 * _SECOND, 900 * _SECOND), Level(300 * _SECOND, 2 * _HOUR), Level(_HOUR, 2 * _DAY),
+    Level(6 * _HOUR, 16 * _DAY), Level(2 * _DAY, 64 * _DAY), Level(8 * _DAY, 256 * _DAY),
+    Level(64 * _DAY, 1 << 62),
 )  # fmt: skip
 
 
