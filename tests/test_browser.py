@@ -256,6 +256,7 @@ def test_themes_and_widths(
     level = sum(int(part) for part in shade.strip("rgb()").split(",")[:3])
     assert (level < 200) == (scheme == "dark"), shade
     visited.fits()
+    assert broken_words(page) == []
     visited.shot(f"space-{scheme}-{width}")
     visited.open("/")
     expect(page.get_by_role("link", name="wide")).to_be_visible()

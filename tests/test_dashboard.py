@@ -190,7 +190,8 @@ def test_very_many_arms_are_looked_through_in_turns(engine, ask):
 
 
 def test_nothing_yet(engine, ask):
-    assert "No space yet" in ask("/").text
+    for path in ("/", "/page/spaces"):
+        assert "No space yet" in ask(path).text
     engine.create("news", CONFIG)
     text = ask("/spaces/news").text
     assert "No decision yet" in text

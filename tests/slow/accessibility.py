@@ -22,7 +22,7 @@ from typing import Any
 from tests.crashes import Service
 from tests.test_browser import CHROMIUM, broken_words, sync_api
 
-AXE = "axe-core@4.11.0"
+AXE = "axe-core@4.14.0"
 SERIOUS = ("serious", "critical")
 ARMS = ["sport", "toys", "travel", "an-article-with-a-long-id-2026-11-18"]
 CONFIG = {

@@ -17,6 +17,7 @@ from whim.serve.dashboard import arm_routes, changes, form_routes, forms, views
 from whim.serve.dashboard.answers import (
     in_words,
     integer,
+    may_change,
     numbers,
     page,
     part,
@@ -82,7 +83,8 @@ async def _spaces(request: Request) -> Response:
 
 async def _cards(request: Request) -> Response:
     shell = views.shell(service_of(request).engine)
-    return part("_cards.html", **await _all_cards(request), **shell)
+    may = may_change(request)
+    return part("_cards.html", **await _all_cards(request), **shell, may_change=may)
 
 
 async def _space(request: Request) -> Response:

@@ -99,7 +99,7 @@ def to_values(
 ) -> tuple[dict[str, Any], dict[str, list[int]]]:
     """What a form says, as a request would; and which row of the form each feature stands in."""
     values: dict[str, Any] = {**base}
-    for name in (*_PLAIN, "name"):
+    for name in _PLAIN if base else (*_PLAIN, "name"):  # a space keeps its name
         _put(values, name, fields.get(name))
     values["shadow"] = "shadow" in fields
     values["params"] = {
