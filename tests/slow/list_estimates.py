@@ -13,7 +13,9 @@ from pathlib import Path
 
 from tests.list_truth import WORLDS, coverage
 
-LOGS, LISTS = 500, 4000
+# fewer lists have too few rare prefixes for normal intervals: with 4,000 of them those of rips, cdr
+# and ips under mixed logging hold the truth in 92.4 to 94.0 % of the logs
+LOGS, LISTS = 500, 10_000
 
 
 def main() -> int:
