@@ -42,12 +42,15 @@ def written(path: Path, rows: list[dict[str, Any]] = ROWS) -> Log:
 
 def test_lists_come_back(tmp_path: Path) -> None:
     log = written(tmp_path / "lists.whim")
-    assert log.has_lists and log.meta["lists"] is True and log.meta["format"] == 2
+    assert log.has_lists
+    assert log.meta["lists"] is True
+    assert log.meta["format"] == 2
     assert log.reward.tolist() == [1.0, 2.5, 4.0]
     for i, row in enumerate(ROWS):
         shown = log.shown_list(i)
         assert (shown.arms, shown.shown) == (row["arms"], row["shown"])
-        assert shown.x.tolist() == row["x"] and shown.time == row["time"]
+        assert shown.x.tolist() == row["x"]
+        assert shown.time == row["time"]
         assert shown.probabilities == row["probabilities"]
         assert shown.prefix_probabilities == row["prefix_probabilities"]
         assert (shown.wanted, shown.explore) == (row["wanted"], row["explore"])
@@ -65,7 +68,8 @@ def test_a_log_of_single_items_says_nothing_of_lists(tmp_path: Path) -> None:
     with whim.logs.Writer(tmp_path / "one.whim", n_features=1) as writer:
         writer.event(time=0, x=[1.0], arms=["a"], shown="a", reward=1.0)
     log = whim.logs.open(tmp_path / "one.whim")
-    assert not log.has_lists and log.meta["format"] == 1
+    assert not log.has_lists
+    assert log.meta["format"] == 1
     assert not {"lists", "n_shown", "wanted"} & set(log.meta)
     with pytest.raises(InvalidInputError, match="event is"):
         log.shown_list(0)
