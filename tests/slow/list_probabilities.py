@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.test_served_lists import SETTINGS, compare, config
+from tests.served_lists import SETTINGS, compare, config
 from whim.serve.state.engine import Engine
 
 if __name__ == "__main__":
