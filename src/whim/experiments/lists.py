@@ -72,7 +72,7 @@ def lists(options: Options) -> ExperimentResult:
     runs, looks = options.choose(50, 4), options.choose(20, 2)
     size = (options.quick and 4) or 1
     first = [
-        Task("clicks", cell, K, users, options.seed, run, HORIZON // size)
+        Task("clicks", cell, K, users, options.seed, run, HORIZON)
         for cell in BARS for users in ("cascade", "positions") for run in range(runs)
     ]  # fmt: skip
     cells = [(kind, users) for kind in KINDS for users in _users(kind)]
@@ -101,7 +101,7 @@ def lists(options: Options) -> ExperimentResult:
         f"{met} of {len(BARS)} bars are met.",
         settings={
             "runs": runs, "runs of the tests": looks, "seed": options.seed,
-            "horizon": HORIZON // size, "worlds": [_world(cell).describe() for cell in BARS],
+            "horizon": HORIZON, "worlds": [_world(cell).describe() for cell in BARS],
             "policy": repr(whim.PSLinUCBDisjoint(n_features=5)), "false_alarm": ASKED,
             "tests": {kind: repr(_policy(kind, ASKED)) for kind in KINDS},
         },
@@ -133,8 +133,6 @@ def _world(cell: str) -> ReversingLinear:
 def _clicks(task: Task) -> dict[str, tuple[float, int, int]]:
     """By way to learn: share of the best lists' clicks, changes reported, false ones of these."""
     world = _world(task.cell)
-    if world.period is not None:
-        world = replace(world, period=task.size // 2)
     by_position = {"examine": _LOOKS} if task.users == "positions" else {}
     shown_to = ListWorld(world=world, k=K, users=task.users, **by_position)
     episode = shown_to.episode(horizon=task.size, seed=task.seed, run=task.run)
