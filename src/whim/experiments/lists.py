@@ -19,7 +19,7 @@ from whim.evaluate.spread import spread
 from whim.experiments import formatting as fmt
 from whim.experiments.calibration import bunching, ratio_of
 from whim.experiments.options import Options, after
-from whim.experiments.result import ExperimentResult, Table
+from whim.experiments.result import Curve, ExperimentResult, Figure, Table
 from whim.worlds import GroupedLinear, ListEpisode, ListWorld, PiecewiseLinear, ReversingLinear
 
 K, HORIZON = 5, 12_000
@@ -110,6 +110,7 @@ def lists(options: Options) -> ExperimentResult:
             _scanning(first, clicks, shares), _looking(first, clicks, shares),
             _still(cells, second, alarms), _changing(cells, second, alarms),
         ],
+        figures=[_figure(shares)],
         headline=[
             (f"Clicks of lists learnt by cascade ÷ of the best lists: {world}", "–",
              fmt.fixed(shares[world, "cascade", CASCADE], 3))
@@ -201,6 +202,33 @@ def _scanning(first: list[Task], clicks: Clicks, shares: Shares) -> Table:
         "or none; PSLinUCBDisjoint with nothing set. Means over runs with 95 % intervals. An item "
         "that moves down a list is clicked less: taken for a zero, that looks like a change.",
         highlight=[i for i, row in enumerate(rows) if row[1] == CASCADE],
+    )
+
+
+def _figure(shares: Shares) -> Figure:
+    ways = (TOP, ZEROS, CASCADE, IDEAL)
+    curves = []
+    for i, world in enumerate(BARS):
+        found = [shares[world, "cascade", way] for way in ways]
+        rows = [row + 0.16 * (i - 0.5) for row in range(len(ways))]
+        curves.append(
+            Curve(
+                world,
+                [one.value for one in found],
+                rows,
+                [one.low for one in found],
+                [one.high for one in found],
+                "points",
+            )  # fmt: skip
+        )
+    return Figure(
+        title="Clicks of lists, by what is learnt from them",
+        x_label="of the best lists' clicks",
+        y_label="",
+        curves=curves,
+        rows=list(ways),
+        caption="Users who scan a list and stop at the first click; means over runs with 95 % "
+        "intervals.",
     )
 
 
