@@ -219,7 +219,7 @@ def _figure(shares: Shares) -> Figure:
                 [one.low for one in found],
                 [one.high for one in found],
                 "points",
-            )  # fmt: skip
+            )
         )
     return Figure(
         title="Clicks of lists, by what is learnt from them",
