@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import whim
 from tests.factories import FACTORIES
+from tests.oracles.list_policies import C2UCB, CascadeLinUCB
 from whim import Policy
+from whim.errors import InvalidInputError, WhimError
 
 ARMS = ["a", "b", "c", "d", "e", "f"]
 
@@ -76,3 +79,146 @@ def test_a_list_of_one_is_a_decision(name: str, ties: str) -> None:
         single.update(one.arm, x, float(clicks[place]), cross=None if z is None else z[0])
         lists.update_list([one.arm], x, clicks[[place]], cross=z)
     assert lists.to_bytes() == single.to_bytes()
+
+
+@pytest.mark.parametrize("oracle", [C2UCB, CascadeLinUCB])
+def test_lists_equal_the_literal_algorithms(oracle: type[C2UCB]) -> None:
+    feedback = "semi" if oracle is C2UCB else "cascade"
+    rng = np.random.default_rng(8)
+    policy, literal = whim.LinUCBDisjoint(n_features=4, alpha=0.7), oracle(12, 4, 0.7)
+    policy.add_arms(range(12))
+    theta = rng.normal(size=(12, 4))
+    for _ in range(300):
+        x = rng.normal(size=4)
+        shown = policy.select_list(x, k=5)
+        assert shown.arms == literal.select(x, 5)
+        assert np.allclose(shown.scores, np.sort(literal.bounds(x))[::-1][:5], rtol=0, atol=1e-9)
+        rewards = [float(rng.random() < 1 / (1 + np.exp(2 - x @ theta[a]))) for a in shown.arms]
+        policy.update_list(shown.arms, x, rewards, feedback=feedback)
+        literal.update(shown.arms, x, rewards)
+
+
+@pytest.mark.parametrize("name", ["linucb-disjoint", "pslinucb-hybrid", "lints-item"])
+def test_by_position_the_features_are_scaled(name: str) -> None:
+    whole, loop = made(name), made(name)
+    for x, clicks, _ in visits(whole, 40):
+        whole.update_list(ARMS[:3], x, clicks[:3], feedback="positions", examine=[1.0, 0.5, 0.0])
+        for i, e in enumerate((1.0, 0.5, 0.0)):
+            z = [e * loop._features[i]] if name == "lints-item" else None
+            loop.update_many(ARMS[i : i + 1], [e * x], clicks[i : i + 1], cross=z)
+    assert whole.to_bytes() == loop.to_bytes()
+
+
+def test_limits_hold_and_no_list_within_them_is_better() -> None:
+    from itertools import permutations
+
+    policy = made("linucb-disjoint")
+    for x, clicks, _ in visits(policy, 30):
+        policy.update_list(ARMS, x, clicks, feedback="semi")
+        topics = ["s", "s", "s", "n", "n", None]
+        shown = policy.select_list(x, ARMS, 4, limits={"topic": 1}, groups={"topic": topics})
+        score = dict(zip(ARMS, policy.scores(x, ARMS), strict=True))
+        topic = dict(zip(ARMS, topics, strict=True))
+        assert len(shown.arms) == 3  # one of each topic, and the arm without one
+        for other in permutations(ARMS, 3):
+            named = [topic[a] for a in other if topic[a] is not None]
+            if len(set(named)) == len(named):
+                assert sum(shown.scores) >= sum(score[a] for a in other) - 1e-12
+        one = policy.select_list(x, k=6, limits={"topic": {"s": 1}}, groups={"topic": topic})
+        assert sum(topic[a] == "s" for a in one.arms) == 1
+        assert len(one.arms) == 4
+
+
+def test_diversity_is_relevance_minus_likeness() -> None:
+    policy = made("linucb-disjoint")
+    x = np.ones(4)
+    policy.update_list(ARMS, x, [0.9, 0.8, 0.7, 0.6, 0.5, 0.4], feedback="semi")
+    Y = np.array([[1, 0], [1, 0], [0, 2], [1, 1], [0, 0], [-1, 0]], float)
+    score, unit = policy.scores(x, ARMS), Y / np.maximum(np.linalg.norm(Y, axis=1), 1e-9)[:, None]
+    shown: list[int] = []
+    while len(shown) < 4:
+        like = [
+            max([max(0.0, float(unit[a] @ unit[b])) for b in shown], default=0.0) for a in range(6)
+        ]
+        left = [a for a in range(6) if a not in shown]
+        shown.append(max(left, key=lambda a: score[a] - 0.3 * like[a]))
+    chosen = policy.select_list(x, ARMS, 4, diversity=0.3, features=Y)
+    assert chosen.arms == [ARMS[a] for a in shown] != policy.select_list(x, ARMS, 4).arms
+    mapped = dict(zip(ARMS, Y, strict=True))
+    assert policy.select_list(x, ARMS, 4, diversity=0.3, features=mapped) == chosen
+
+
+def test_slots_with_features_are_filled_one_after_another() -> None:
+    policy = made("linucb-disjoint")
+    rng = np.random.default_rng(5)
+    for x, clicks, _ in visits(policy, 30):
+        policy.update_list(ARMS, x, clicks, feedback="semi")
+    X = rng.normal(size=(3, 4))
+    shown, left = policy.select_list(X, k=3), list(ARMS)
+    for i, x in enumerate(X):
+        assert shown.arms[i] == policy.select(x, left).arm
+        left.remove(shown.arms[i])
+    other = made("linucb-disjoint")
+    other.update_list(shown.arms, X, [0, 0, 1])
+    assert [other.plays(a) for a in shown.arms] == [1, 1, 1]
+
+
+def test_batches_are_the_loop() -> None:
+    one, many = made("pslinucb-disjoint"), made("pslinucb-disjoint")
+    X = np.random.default_rng(1).normal(size=(50, 3))
+    clicks = (np.random.default_rng(2).random((50, 3)) < 0.4).astype(float)
+    shown = many.select_list_many(X, k=3)
+    assert shown == [one.select_list(x, k=3) for x in X]
+    events = many.update_list_many([s.arms for s in shown], X, clicks)
+    assert events == [
+        e for s, x, r in zip(shown, X, clicks, strict=True) for e in one.update_list(s.arms, x, r)
+    ]
+    assert one.to_bytes() == many.to_bytes()
+
+
+BAD = {
+    "arms must not repeat": {"arms": ["a", "a"]},
+    "rewards must be": {"rewards": [0.0, np.nan]},
+    "a vector of length 2": {"rewards": [1.0]},
+    "x must be": {"x": [np.inf] * 4},
+    "at least one item": {"arms": [], "rewards": []},
+    "feedback must be one of": {"feedback": "unclicked"},
+    "examine must be given": {"feedback": "positions"},
+    "examine must be None": {"examine": [1.0, 0.5]},
+    "examine must have a chance": {"feedback": "positions", "examine": [1.0]},
+    "examine must be chances": {"feedback": "positions", "examine": [1.0, 1.5]},
+    "must be live arms": {"arms": ["a", "nobody"]},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_a_bad_list_is_refused_whole(message: str) -> None:
+    policy = made("linucb-disjoint")
+    x = np.full(4, 0.5)
+    policy.select_list(x, k=2)
+    before = policy.to_bytes()
+    call = {"arms": ["a", "b"], "x": x, "rewards": [0.0, 1.0]} | BAD[message]
+    with pytest.raises(WhimError, match=message):
+        policy.update_list(call.pop("arms"), call.pop("x"), call.pop("rewards"), **call)
+    assert policy.to_bytes() == before
+
+
+def test_what_cannot_be_a_list_is_refused() -> None:
+    policy = made("linucb-disjoint")
+    x = np.full(4, 0.5)
+    for message, call in {
+        "k must be an integer >= 1, got 0": {"k": 0},
+        "groups must have 'topic'": {"limits": {"topic": 2}},
+        "groups must come with limits": {"groups": {"topic": {}}},
+        "must have every candidate": {"limits": {"topic": 2}, "groups": {"topic": {}}},
+        "one value for each of 6": {"limits": {"topic": 2}, "groups": {"topic": [1]}},
+        "limits\\['topic'\\] must be": {"limits": {"topic": 0}, "groups": {"topic": [1] * 6}},
+        "features must be given for diversity": {"diversity": 0.1},
+        "diversity must be": {"diversity": -1},
+    }.items():
+        with pytest.raises(InvalidInputError, match=message):
+            policy.select_list(x, **call)
+    with pytest.raises(InvalidInputError, match="one row for each of k = 3"):
+        policy.select_list(np.ones((2, 4)), k=3)
+    with pytest.raises(InvalidInputError, match="learns from rewards alone"):
+        made("ucb-li").update_list(["a"], np.ones(3), [1], feedback="positions", examine=[1])

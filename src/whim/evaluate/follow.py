@@ -6,14 +6,16 @@ other features has them replaced. Between two such events the stream runs in com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from whim.kernels.lists import ListBatch
 from whim.kernels.loops import EventBatch
 from whim.policies import OracleRestart, Policy
 from whim.policies.run_events import Outcome, run_events
+from whim.policies.run_lists import ListOutcome, run_lists
 from whim.types import F64, I64, ArmId, ChangeEvent
 
 
@@ -39,24 +41,55 @@ class Follower:
 
     def go(self, batch: EventBatch) -> Outcome:
         """Run over events in order; ``members`` holds items here."""
-        n = len(batch.X)
-        chosen = np.empty(n, np.int64)
+        chosen = np.empty(len(batch.X), np.int64)
         changes: list[tuple[int, ChangeEvent]] = []
-        starts = self._starts(batch)
-        members = _Members(batch.members, self._slots, self._seen)
-        for start, stop in zip(starts, [*starts[1:], n], strict=True):
-            members.fill(self.meet(self._pool(batch, start)))
-            cut = slice(start, stop)
+        for cut, members in self._parts(batch):
             part = batch._replace(
-                X=batch.X[cut], pool_of=batch.pool_of[cut], members=members.slots,
+                X=batch.X[cut], pool_of=batch.pool_of[cut], members=members,
                 logged=batch.logged[cut], rewards=batch.rewards[cut],
             )  # fmt: skip
             followed = run_events(self.policy, part)
             chosen[cut] = followed.chosen
-            changes += [(start + i, event) for i, event in followed.changes]
+            changes += [(cut.start + i, event) for i, event in followed.changes]
         return Outcome(chosen, changes)
 
-    def _starts(self, batch: EventBatch) -> list[int]:
+    def go_lists(self, batch: ListBatch) -> ListOutcome:
+        """The same over visits that are shown lists.
+
+        Steps of an ``OracleRestart`` count visits here: it does not know how many items of a list
+        will be learnt.
+        """
+        policy = self.policy
+        due = policy._due if isinstance(policy, OracleRestart) else {}
+        inner = policy.policy if isinstance(policy, OracleRestart) else policy
+        outcomes: list[ListOutcome] = []
+        changes: list[tuple[int, ChangeEvent]] = []
+        for cut, members in self._parts(batch, {step for step in due if step < len(batch.X)}):
+            for arm in due.get(cut.start, ()) if cut.start else ():
+                if arm is None or arm in self._slot_of:
+                    inner.reset_arms(None if arm is None else [arm])
+            part = batch._replace(
+                X=batch.X[cut], pool_of=batch.pool_of[cut], members=members,
+                rewards=batch.rewards[cut], seen=batch.seen[cut], examine=batch.examine[cut],
+            )  # fmt: skip
+            outcomes.append(run_lists(inner, part))
+            changes += [(cut.start + i, event) for i, event in outcomes[-1].changes]
+        chosen, rewards, learnt = (
+            np.concatenate([outcome[i] for outcome in outcomes]) for i in range(3)
+        )
+        return ListOutcome(chosen, rewards, learnt, changes)
+
+    def _parts(
+        self, batch: EventBatch | ListBatch, more: Collection[int] = ()
+    ) -> Iterator[tuple[slice, I64]]:
+        """Stretches without a new arm, split before the events ``more`` too; members as slots."""
+        starts = sorted({*self._starts(batch), *more})
+        members = _Members(batch.members, self._slots, self._seen)
+        for start, stop in zip(starts, [*starts[1:], len(batch.X)], strict=True):
+            members.fill(self.meet(self._pool(batch, start)))
+            yield slice(start, stop), members.slots
+
+    def _starts(self, batch: EventBatch | ListBatch) -> list[int]:
         """Events before which an arm must be added or its features replaced; 0 first."""
         switches = np.flatnonzero(np.diff(batch.pool_of, prepend=-1))
         if self._changeable:  # look at each pool as it comes up
@@ -76,7 +109,7 @@ class Follower:
         return sorted({0, *new[new < len(batch.X)].tolist()})
 
     @staticmethod
-    def _pool(batch: EventBatch, event: int) -> I64:
+    def _pool(batch: EventBatch | ListBatch, event: int) -> I64:
         pool = batch.pool_of[event]
         return batch.members[batch.offsets[pool] : batch.offsets[pool + 1]]
 

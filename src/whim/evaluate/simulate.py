@@ -12,13 +12,15 @@ from whim import checks
 from whim.errors import InvalidInputError
 from whim.evaluate.detection import Detection, score_detection
 from whim.evaluate.follow import Follower
+from whim.evaluate.lists import Shown, follow_lists
 from whim.evaluate.simulation_result import SimulationResult
 from whim.evaluate.spread import spread
 from whim.kernels.loops import EACH, EventBatch
 from whim.policies import OracleRestart, Policy, from_bytes
+from whim.policies.base.lists import FEEDBACK
 from whim.policies.run_events import Outcome
 from whim.types import F64, I64, ArmId, ChangeEvent
-from whim.worlds import Episode, World
+from whim.worlds import Episode, ListEpisode, ListWorld, World
 
 _STREAM = 101  # apart from the streams of worlds
 
@@ -26,7 +28,7 @@ Maker = Policy | Callable[[Episode], Policy]
 
 
 def simulate(
-    world: World,
+    world: World | ListWorld,
     policies: Mapping[str, Maker],
     *,
     horizon: int = 20_000,
@@ -37,6 +39,7 @@ def simulate(
     engine: str = "local",
     address: str | None = None,
     progress: Callable[[int], None] | None = None,
+    feedback: str | None = None,
 ) -> SimulationResult:
     """Run every policy over the same ``runs`` episodes of a world, in compiled loops.
 
@@ -57,6 +60,10 @@ def simulate(
         Where runs are spread: see ``spread``. The result does not depend on it.
     progress
         Called with the number of runs done.
+    feedback
+        In a ``ListWorld``, how policies learn from a list: ``"semi"``, ``"cascade"`` or
+        ``"positions"``, by default as its users are. Regret is then against the best list, and a
+        visit's reward the number of clicks.
 
     Examples
     --------
@@ -78,12 +85,17 @@ def simulate(
     noted = min(points, horizon)
     at = np.linspace(horizon / noted, horizon, noted).astype(np.int64)
     tasks = [(horizon, seed, run) for run in range(runs)]
-    work = partial(run_once, world, makers, at)
+    if feedback is not None:
+        checks.choice("feedback", feedback, tuple(FEEDBACK))
+        if not isinstance(world, ListWorld):
+            raise InvalidInputError(f"feedback must be None but in a ListWorld, got {feedback!r}.")
+    work = partial(run_once, world, makers, at, feedback=feedback)
     outcomes = spread(work, tasks, jobs=jobs, engine=engine, address=address, progress=progress)
     labels = list(policies)
     return SimulationResult(
         settings={"world": world.describe(), "horizon": horizon, "runs": runs, "seed": seed}
-        | {"policies": {label: repr(made) for label, made in policies.items()}},
+        | {"policies": {label: repr(made) for label, made in policies.items()}}
+        | ({} if feedback is None else {"feedback": feedback}),
         steps=at,
         regret={b: np.array([run["regret"][b] for run in outcomes]) for b in labels},
         reward={b: np.array([run["reward"][b] for run in outcomes]) for b in labels},
@@ -130,16 +142,24 @@ def _restream(policy: Policy, run: int) -> Policy:
 
 
 def run_once(
-    world: World, makers: dict[str, Any], at: I64, task: tuple[int, int, int]
+    world: World | ListWorld,
+    makers: dict[str, Any],
+    at: I64,
+    task: tuple[int, int, int],
+    *,
+    feedback: str | None = None,
 ) -> dict[str, Any]:
     """One run: every policy over the same episode; the task is (horizon, seed, run)."""
     horizon, seed, run = task
-    episode = world.episode(horizon=horizon, seed=seed, run=run)
+    episode: Any = world.episode(horizon=horizon, seed=seed, run=run)
     outcome: dict[str, Any] = {"regret": {}, "reward": {}, "detection": {}}
     outcome["changes"] = sum(map(len, episode.changes.values()))
     for label, made in makers.items():
         policy = fresh(made, run) if isinstance(made, bytes) else _restream(made(episode), run)
-        lost, reward, detection = play(policy, episode)
+        if isinstance(episode, ListEpisode):
+            lost, reward, detection = _play_lists(policy, episode, feedback)
+        else:
+            lost, reward, detection = play(policy, episode)
         outcome["regret"][label] = np.cumsum(lost)[at - 1]
         outcome["reward"][label] = reward
         outcome["detection"][label] = tuple(detection)
@@ -160,18 +180,40 @@ def play(policy: Policy, episode: Episode) -> tuple[F64, float, Detection]:
     """One policy over one episode: expected reward lost per step, mean reward, changes detected."""
     followed, lost = follow(policy, episode)
     arms = episode.members[episode.offsets[episode.pool_of] + followed.chosen]
+    steps = np.arange(len(arms))
+    detection = _detected(policy, episode, followed.changes, steps, arms)
+    return lost, float(episode.rewards[steps, followed.chosen].mean()), detection
+
+
+def _play_lists(
+    policy: Policy, episode: ListEpisode, feedback: str | None
+) -> tuple[F64, float, Detection]:
+    shown = follow_lists(policy, episode, feedback=feedback)
+    reward = float(shown.outcome.rewards.sum(axis=1).mean())
+    return shown.lost, reward, detected_in_lists(policy, episode, shown)
+
+
+def detected_in_lists(policy: Policy, episode: ListEpisode, shown: Shown) -> Detection:
+    """How changes were detected by a policy that was followed; items count as played if learnt."""
+    visits, items = np.nonzero(np.arange(episode.k) < shown.outcome.learnt[:, None])
+    arms = shown.arms[visits, items]
+    return _detected(policy, episode.items, shown.outcome.changes, visits, arms)
+
+
+def _detected(
+    policy: Policy, episode: Episode, changes: list[tuple[int, ChangeEvent]], steps: I64, arms: I64
+) -> Detection:
+    """How changes were detected, from the reports, and the steps at which arms were played."""
     every = policy.restarts_all
     reports = [
         (None if every else arm, i + 1)
-        for i, event in followed.changes
+        for i, event in changes
         for arm in _concerned(policy, event, episode)
     ]
     order = np.argsort(arms, kind="stable")  # steps of each arm side by side, in time
     ends = np.cumsum(np.bincount(arms, minlength=_n_arms(episode)))[:-1]
-    played = dict(enumerate(np.split(order + 1, ends)))
-    detection = score_detection(reports, episode.changes, played, shared=every)
-    steps = np.arange(len(arms))
-    return lost, float(episode.rewards[steps, followed.chosen].mean()), detection
+    played = dict(enumerate(np.split(steps[order] + 1, ends)))
+    return score_detection(reports, episode.changes, played, shared=every)
 
 
 def follow(policy: Policy, episode: Episode) -> tuple[Outcome, F64]:

@@ -30,6 +30,7 @@ from whim.worlds import (
     GroupedLinear,
     NewsWorld,
     PiecewiseLinear,
+    ReversingLinear,
     RotatingLinear,
     World,
 )
@@ -41,6 +42,7 @@ WORLDS: dict[str, type[Any]] = {
     "rotating": RotatingLinear,
     "news": NewsWorld,
     "grouped": GroupedLinear,
+    "reversing": ReversingLinear,
 }
 
 

@@ -36,6 +36,7 @@ EXPERIMENTS = {
     "beyond/rewards": ("rewards", "rewards"),
     "beyond/revisit": ("revisit", "revisit"),
     "beyond/groups": ("groups", "groups"),
+    "beyond/lists": ("lists", "lists"),
     "beyond/streams": ("streams", "streams"),
     "beyond/lastfm": ("lastfm_orders", "orders"),
 }

@@ -1,13 +1,14 @@
 """``Kernels``: from how a model scores and learns, everything that is compiled of it.
 
-A model is two functions, and two more where they pay:
+A model is two functions, and others where they pay:
 
 - ``score(state, step, x, slots, cross, noise, out)`` writes score, mean and width of each
   candidate to ``out`` and returns the place of the best;
 - ``learn(state, step, slot, x, z, r)`` learns a reward and returns a status. ``step`` is the number
   of updates before it. After TEST, ``finish(state, step, slot)`` looks for a change;
 - ``decide``, as ``score``, returns place, score, mean and width of the best alone;
-- ``decide_turn``, as ``decide``, takes a ``Turn``: it knows what the last events of a loop were.
+- ``decide_turn``, as ``decide``, takes a ``Turn``: it knows what the last events of a loop were;
+- ``prefers(state, a, b)``: whether slot ``a`` goes before ``b`` in a list if both score the same.
 
 ``cross`` has a row per candidate where the caller gives cross features, ``z`` is that of the played
 arm; both are empty otherwise. Contexts have been checked to be finite. The functions below are
@@ -20,7 +21,8 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from whim.kernels.jit import FastCall, Specialised, bind, jit_live, jit_nonrt, splice
+from whim.kernels import lists
+from whim.kernels.jit import FastCall, Specialised, bind, inline, jit_live, jit_nonrt, splice
 from whim.kernels.linalg.udu import aligned, finite
 from whim.kernels.status import (
     CHANGED,
@@ -197,17 +199,23 @@ class Kernels:
         decide: Callable[..., Any] | None = None,
         decide_turn: Callable[..., Any] | None = None,
         finish: Callable[..., int] | None = None,
+        prefers: Callable[..., bool] | None = None,
         packs: bool = False,
     ) -> None:
         self.name, self.packs = name, packs
         self._score, self._learn, self._decide = score, learn, decide
-        self._decide_turn, self._finish = decide_turn, finish
+        self._decide_turn, self._finish, self._prefers = decide_turn, finish, prefers
         self._variants: dict[tuple[str, ...], Kernels] = {}
 
     @property
     def has_finish(self) -> bool:
         """Whether ``learn`` may return TEST."""
         return self._finish is not None
+
+    @property
+    def has_order(self) -> bool:
+        """Whether equal scores have an order of the model's own."""
+        return self._prefers is not None
 
     def __repr__(self) -> str:
         return f"Kernels({self.name!r})"
@@ -224,7 +232,7 @@ class Kernels:
             self._variants[switches] = Kernels(
                 f"{self.name}_{name}", copy(self._score), copy(self._learn),
                 decide=copy(self._decide), decide_turn=copy(self._decide_turn),
-                finish=copy(self._finish), packs=self.packs,
+                finish=copy(self._finish), prefers=copy(self._prefers), packs=self.packs,
             )  # fmt: skip
         return self._variants.get(switches, self)
 
@@ -269,6 +277,26 @@ class Kernels:
     def observe_many(self) -> Any:
         """``observe_many``, without the interpreter lock."""
         return jit_nonrt(self._made(observe_many))
+
+    @cached_property
+    def _list_parts(self) -> dict[str, Any]:
+        """Beside the model's functions, those that lists are made of."""
+        first = self._prefers or inline(lists.prefers)
+        return self._parts | {
+            "fill_top": inline(bind(lists.top, self.name, prefers=first)),
+            "answer": inline(lists.respond),
+            "count_learnt": inline(lists.learnt),
+        }
+
+    @cached_property
+    def choose_list(self) -> FastCall:
+        """``lists.choose_list`` for live calls."""
+        return FastCall(jit_live(bind(lists.choose_list, self.name, **self._list_parts)))
+
+    @cached_property
+    def run_lists(self) -> Any:
+        """``lists.run_lists``, without the interpreter lock."""
+        return jit_nonrt(bind(lists.run_lists, self.name, **self._list_parts))
 
     @cached_property
     def run_events(self) -> Any:

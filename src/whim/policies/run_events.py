@@ -37,20 +37,24 @@ def run_events(policy: Policy, events: EventBatch) -> Outcome:
     An event that does not count (MATCH) leaves every bit of the policy as it was, its random
     stream included.
     """
+    check_contexts(policy, events.X)
+    inner = policy.policy if isinstance(policy, OracleRestart) else policy
+    if isinstance(inner, CompiledPolicy) and inner._runs_compiled():
+        return _compiled(policy, inner, events)
+    return _live(policy, events)
+
+
+def check_contexts(policy: Policy, X: F64) -> None:
+    """Refuse a policy that cannot be run over these contexts."""
     if policy.n_cross_features and not policy.n_item_features:
         raise InvalidInputError(
             f"policies must make their own cross features here: {policy!r} wants rows of "
             f"{policy.n_cross_features} from its caller."
         )
-    if policy.n_features not in (None, events.X.shape[1]):
+    if policy.n_features not in (None, X.shape[1]):
         raise InvalidInputError(
-            f"policies must have n_features = {events.X.shape[1]}, as the contexts here, "
-            f"got {policy!r}."
+            f"policies must have n_features = {X.shape[1]}, as the contexts here, got {policy!r}."
         )
-    inner = policy.policy if isinstance(policy, OracleRestart) else policy
-    if isinstance(inner, CompiledPolicy) and inner._runs_compiled():
-        return _compiled(policy, inner, events)
-    return _live(policy, events)
 
 
 def _compiled(policy: Policy, inner: CompiledPolicy, events: EventBatch) -> Outcome:
@@ -63,7 +67,8 @@ def _compiled(policy: Policy, inner: CompiledPolicy, events: EventBatch) -> Outc
     while start < len(events.X):
         before = inner.step
         if status == NEED_NOISE or (inner._draw and not len(noise)):
-            noise, at = _numbers(inner, at, events, len(events.X) - start), 0
+            widest = int(np.diff(events.offsets).max())
+            noise, at = numbers_ahead(inner, at, widest, len(events.X) - start), 0
         until = next((step for step in due if step > inner.step), _NEVER)
         state = inner._current()
         stop, step, at, status = inner._code.run_events(
@@ -96,14 +101,15 @@ def _scratch(policy: CompiledPolicy, events: EventBatch) -> F64 | None:
     return np.zeros((max(model, widest), lanes.columns_for(widest)))
 
 
-def _numbers(policy: CompiledPolicy, used: int, events: EventBatch, left: int) -> F64:
+def numbers_ahead(policy: CompiledPolicy, used: int, widest: int, left: int) -> F64:
     """Random numbers ahead, from a copy of the stream, which moves by what was used.
 
-    Enough for one event at least, and for no more events than are left.
+    Enough for one event at least, of a pool as wide as the widest, and for no more events than are
+    left.
     """
     if used:
         getattr(policy._rng, policy._draw)(used)
-    most = int(np.diff(events.offsets).max()) if policy._each < 0 else policy._each
+    most = widest if policy._each < 0 else policy._each
     count = max(min(_NUMBERS, most * left), most)
     ahead: F64 = getattr(copy.deepcopy(policy._rng), policy._draw)(count)
     return ahead

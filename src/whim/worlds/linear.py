@@ -78,10 +78,7 @@ class LinearWorld:
         interest, user, chance, item, pool = streams(seed, run)
         rotated = self._rotation(pool, T)
         theta, changes = self._interests(interest, T, rotated)
-        if self.users == "fixed":
-            contexts = np.repeat(vectors(user, 1, d, self.law), T, axis=0)
-        else:
-            contexts = vectors(user, T, d, self.law)
+        contexts = self._contexts(user, T)
         expected = np.einsum("td,tad->ta", contexts, theta)
         features = np.zeros((K, 0))
         if m:
@@ -102,6 +99,12 @@ class LinearWorld:
             np.take_along_axis(rewards, places, 1), changes, features, pool_of, rotated.offsets,
             rotated.pools.ravel(),
         )  # fmt: skip
+
+    def _contexts(self, rng: np.random.Generator, T: int) -> F64:
+        """(T, d): the user of each step."""
+        if self.users == "fixed":
+            return np.repeat(vectors(rng, 1, self.n_features, self.law), T, axis=0)
+        return vectors(rng, T, self.n_features, self.law)
 
     def _what(self) -> str:
         """One sentence on how interests move."""

@@ -124,6 +124,13 @@ def decide(
 
 
 @part
+def played_less(state: State, a: int, b: int) -> bool:
+    """Which of two arms with equal scores goes first in a list."""
+    fewer: bool = state.arms.played[a] < state.arms.played[b]
+    return fewer
+
+
+@part
 def score(state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64) -> int:
     """As ``disjoint.score``, for candidates that share models."""
     a = state.among
@@ -296,4 +303,4 @@ def finish(state: State, step: int, slot: int) -> int:
     return CHANGED
 
 
-GROUPS = Kernels("pslinucb_groups", score, learn, decide=decide, finish=finish)
+GROUPS = Kernels("pslinucb_groups", score, learn, decide=decide, finish=finish, prefers=played_less)

@@ -53,6 +53,7 @@ class ArmArrays(Naming):
     # the state as kernels take it, and the kernels of live calls, until an array is replaced
     _bound: Any = None
     _choose_kernel: FastCall | None = None
+    _list_kernel: FastCall | None = None
     _observe_kernel: FastCall | None = None
 
     def __new__(cls, *args: Any, **params: Any) -> Self:
@@ -101,12 +102,12 @@ class ArmArrays(Naming):
 
     def _unbind(self) -> None:
         """To be called when an array or a number of the state is replaced."""
-        self._bound = self._choose_kernel = self._observe_kernel = None
+        self._bound = self._choose_kernel = self._list_kernel = self._observe_kernel = None
 
     def __getstate__(self) -> dict[str, Any]:
         # copies bind their own arrays; machine code cannot be sent to another process, nor a lock
         rest = {name: value for name, value in vars(self).items() if name != "_lock"}
-        return rest | {"_bound": None, "_choose_kernel": None, "_observe_kernel": None}
+        return rest | dict.fromkeys(("_bound", "_choose_kernel", "_list_kernel", "_observe_kernel"))
 
     def _reserve(self, slots: int) -> None:
         if slots <= self._capacity:

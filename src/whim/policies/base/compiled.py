@@ -10,6 +10,7 @@ import numpy as np
 from whim import checks
 from whim.kernels.loops import Kernels
 from whim.policies.base.policy import Policy
+from whim.policies.base.scoring import Scoring
 from whim.types import F64, I64
 
 _NO_ROWS: F64 = np.zeros((0, 0))
@@ -47,11 +48,14 @@ class CompiledPolicy(Policy):
         # a subclass that changes how it decides or learns is run by live calls
         live = cls.select is Policy.select and cls.update is Policy.update
         same_noise = cls._noise is CompiledPolicy._noise
+        self._list_loops = cls._ranked is Scoring._ranked or kernels.has_order
         self._loops = decides and learns and live and same_noise and not self._random_ties
         # in this order: another thread that sees one of them may use those before it
         self._code = kernels
         self._bound = self._state()
         self._choose_kernel = kernels.choose if decides and own and at_once else None
+        at_once = self._choose_kernel is not None and self._list_loops
+        self._list_kernel = kernels.choose_list if at_once else None
         self._observe_kernel = kernels.observe if learns and own else None
         return self._bound
 
@@ -66,10 +70,10 @@ class CompiledPolicy(Policy):
                 bound = self._bind() if self._bound is None else self._bound
         return bound
 
-    def _runs_compiled(self) -> bool:
-        """Whether ``run_events`` may use the compiled loop."""
+    def _runs_compiled(self, lists: bool = False) -> bool:
+        """Whether ``run_events``, or ``run_lists``, may use the compiled loop."""
         self._current()
-        return self._loops
+        return self._loops and (self._list_loops or not lists)
 
     def _noise(self, rng: np.random.Generator, n: int) -> F64 | None:
         if not self._draw:

@@ -11,15 +11,21 @@ import numpy.typing as npt
 
 from whim import checks
 from whim.errors import InvalidInputError
-from whim.policies.base.lists import Groups, Limits, Quotas, Spread, no_features, plays, top
+from whim.policies.base.lists import Groups, Limits, Plays, Quotas, Spread, no_features, plays, top
 from whim.policies.base.preview import Previewing
 from whim.types import F64, I64, ArmId, ChangeEvent, ListDecision
+
+_ARRAY, _F64 = np.ndarray, np.dtype(np.float64)
+_new = tuple.__new__
 
 
 class Listing(Previewing):
     """Lists, for every policy that scores its candidates."""
 
-    # -- what ``Policy`` has ----------------------------------------------------------------------
+    _last: Any  # the context of the last decision
+    _list_room: tuple[I64, F64] = np.zeros(0, np.int64), np.zeros((3, 0))  # of the last list
+
+    # -- what ``Policy`` has --------------------------------------------------------------------
 
     @abstractmethod
     def _check_many(
@@ -30,6 +36,12 @@ class Listing(Previewing):
     @abstractmethod
     def _learn_many(self, slots: I64, X: F64, r: F64, z: F64 | None) -> list[ChangeEvent]:
         """Learn plays in order."""
+
+    @abstractmethod
+    def _learn_quickly(
+        self, arms: Any, x: Any, rewards: Any, feedback: str
+    ) -> list[ChangeEvent] | None:
+        """Learn a list by the kernel of live calls; None, and nothing touched, if it cannot."""
 
     def _scaled(self, slots: I64, X: F64, cross: F64 | None, scale: F64) -> tuple[F64, F64 | None]:
         """Contexts and cross features of plays times the chance that each was seen."""
@@ -61,7 +73,8 @@ class Listing(Previewing):
         Parameters
         ----------
         x
-            The context.
+            The context; or one row per item, where slots have features of their own that join
+            it: slots are then filled one after another, each with the best arm left for its row.
         arms
             The candidates; every live arm by default.
         k
@@ -70,7 +83,9 @@ class Listing(Previewing):
             One row of cross features per candidate, as for ``select``.
         limits
             The most items that may share a group: ``{"topic": 2}`` is at most two of each topic,
-            ``{"topic": {"ads": 1}}`` at most one of that topic.
+            ``{"topic": {"ads": 1}}`` at most one of that topic. With limits on one kind of group
+            no list within them has a better total score; with several kinds, places are filled
+            from the top down with the best arm that keeps within all of them.
         groups
             What ``limits`` is about: by its name, the group of each arm, as a mapping from arms or
             one value per candidate. None is a group without a limit.
@@ -93,32 +108,81 @@ class Listing(Previewing):
         >>> policy.select_list([1.0], k=3, limits={"topic": 1}, groups={"topic": topics}).arms
         ['goal', 'vote', 'film']
         """
-        checks.integer("k", k, 1)
-        slots = self._candidates(arms)
+        slots = self._everyone if arms is None else self._candidates(arms)
+        if slots is None:
+            slots = self._candidates(None)  # says that there is no arm
+        if k.__class__ is not int or k < 1:
+            k = checks.integer("k", k, 1)
+        plain = limits is None and groups is None and features is None and diversity == 0.0
+        kernel, context = self._list_kernel, x
+        if plain and cross is None and kernel is not None:
+            own: Any = x  # an array as the kernels want it passes at once
+            if own.__class__ is _ARRAY and own.dtype is _F64 and own.shape == self._shape:
+                with self._lock:
+                    shown = self._top(kernel, own, slots, min(k, len(slots)))
+                if shown is not None:
+                    return shown
         ids = [self._id_of[slot] for slot in slots.tolist()]
-        quotas = None if limits is None else Quotas(limits, groups, ids)
         if limits is None and groups is not None:
             raise InvalidInputError(f"groups must come with limits, got {groups!r} alone.")
+        quotas = None if limits is None else Quotas(limits, groups, ids)
         spread = self._spread(diversity, features, slots, ids)
-        context, rows = self._context(x), self._crossed(cross, len(slots))
-        if self._draws:
-            checks.vector("x", context, self._d)  # before the random stream moves on
+        contexts = self._slot_contexts(context, k)
+        rows = self._crossed(cross, len(slots))
         with self._lock:
-            self._evaluate(context, slots, rows, peek=False)
-            places = self._places(slots, k, quotas, spread)
-            numbers = self._out[places].T.tolist()
-        return ListDecision([ids[place] for place in places], *numbers)
+            if self._bound is None:
+                self._bind()
+            places, numbers = self._fill(contexts, slots, rows, k, quotas, spread)
+        scores, means, widths = ([part[i] for part in numbers] for i in range(3))
+        return ListDecision([ids[place] for place in places], scores, means, widths)
 
-    def _places(
-        self, slots: I64, k: int, quotas: Quotas | None, spread: Spread | None
-    ) -> list[int]:
-        """Places of the list's items among candidates that were just scored."""
-        order = self._ranked(slots)
-        if quotas is None and spread is None and not self._random_ties:
-            best: list[int] = order[:k].tolist()
-            return best
+    def _top(self, kernel: Any, x: F64, slots: I64, k: int) -> ListDecision | None:
+        places, numbers = self._list_room
+        if len(places) != k:
+            places, numbers = self._list_room = np.zeros(k, np.int64), np.zeros((3, k))
+        if kernel.call(self._bound, self._step, x, slots, self._room, places, numbers) < 0:
+            return None  # which is said elsewhere
+        self._last, ids = x, self._id_of
+        return _new(ListDecision, ([ids[slot] for slot in places.tolist()], *numbers.tolist()))
+
+    def _bind(self) -> Any:
+        raise NotImplementedError
+
+    def _slot_contexts(self, x: Any, k: int) -> list[F64]:
+        """The context of the whole list, or of each of its items; all of them finite."""
+        if self._shape is None and x is None:
+            return [self._context(None)]
+        if np.ndim(x) != 2:
+            return [self._context(x)]
+        X = checks.matrix("x", x, None, self._d)
+        if len(X) != k:
+            raise InvalidInputError(
+                f"x must be a context, or one row for each of k = {k} items, got {len(X)} rows."
+            )
+        return list(X)
+
+    def _fill(
+        self, contexts: list[F64], slots: I64, cross: F64 | None, k: int, quotas: Quotas | None,
+        spread: Spread | None,
+    ) -> tuple[list[int], list[list[float]]]:  # fmt: skip
+        """Places of the list's items, and score, mean and width of each."""
         draw = self._rng.integers if self._random_ties else None
-        return top(order, self._out[: len(slots), 0], k, quotas, spread, draw)
+        if len(contexts) == 1:
+            self._evaluate(contexts[0], slots, cross, peek=False)
+            order = self._ranked(slots)
+            if quotas is None and spread is None and draw is None:
+                places: list[int] = order[:k].tolist()
+            else:
+                places = top(order, self._out[: len(slots), 0], k, quotas, spread, draw)
+            return places, self._out[places].tolist()
+        places, numbers = [], []
+        for x in contexts:
+            self._evaluate(x, slots, cross, peek=False)
+            scores = self._out[: len(slots), 0]
+            one = top(self._ranked(slots), scores, 1, quotas, spread, draw, taken=places)
+            places += one
+            numbers += self._out[one].tolist()
+        return places, numbers
 
     def _spread(
         self, diversity: float, features: Any, slots: I64, ids: Sequence[ArmId]
@@ -144,6 +208,16 @@ class Listing(Previewing):
             features = [features[arm] for arm in ids]
         return Spread(weight, checks.matrix("features", features, len(ids), None))
 
+    def select_list_many(
+        self, X: npt.ArrayLike, arms: Iterable[ArmId] | None = None, k: int = 5
+    ) -> list[ListDecision]:
+        """``select_list`` of each row of X in turn, with the same candidates."""
+        ids = None if arms is None else self._id_list(arms, "arms")
+        checks.integer("k", k, 1)
+        self._candidates(ids)
+        contexts = checks.matrix("X", X, None, self._d)
+        return [self.select_list(x, ids, k) for x in contexts]
+
     # -- rewards --------------------------------------------------------------------------------
 
     def update_list(
@@ -166,7 +240,7 @@ class Listing(Previewing):
         arms
             The items that were shown, the top first.
         x
-            The context in which they were shown.
+            The context in which they were shown, or one row per item, as ``select_list`` was given.
         rewards
             One finite number per item, the top first.
         feedback
@@ -189,12 +263,51 @@ class Listing(Previewing):
         >>> [policy.plays(arm) for arm in arms]
         [1, 0, 1]
         """
+        if cross is None and examine is None:
+            events = self._learn_quickly(arms, x, rewards, feedback)
+            if events is not None:
+                return events
+        return self._learn_many(*self._plays_of(arms, x, rewards, cross, feedback, examine))
+
+    def update_list_many(
+        self,
+        lists: Sequence[Sequence[ArmId]],
+        X: npt.ArrayLike | None,
+        rewards: Sequence[npt.ArrayLike],
+        *,
+        feedback: str = "cascade",
+        examine: npt.ArrayLike | None = None,
+    ) -> list[ChangeEvent]:
+        """``update_list`` of many lists in order; all are checked before anything is learnt.
+
+        ``rewards`` has one row per list, as long as the list is.
+        """
+        n = len(lists)
+        if len(rewards) != n:
+            raise InvalidInputError(f"rewards must have a row for each of {n} lists.")
+        contexts = [None] * n if X is None else checks.matrix("X", X, n, self._d)
+        checked = [
+            self._plays_of(arms, x, r, None, feedback, examine)
+            for arms, x, r in zip(lists, contexts, rewards, strict=True)
+        ]
+        if not checked:
+            return []
+        slots, rows, r, z = zip(*checked, strict=True)
+        cross = None if z[0] is None else np.concatenate(z)
+        return self._learn_many(
+            np.concatenate(slots), np.concatenate(rows), np.concatenate(r), cross
+        )
+
+    def _plays_of(
+        self, arms: Any, x: Any, rewards: Any, cross: Any, feedback: str, examine: Any
+    ) -> tuple[I64, F64, F64, F64 | None]:
+        """What a list amounts to: slots, contexts, rewards and cross features, checked."""
         ids = self._id_list(arms, "arms")
         if not ids:
             raise InvalidInputError("arms must hold at least one item, got none.")
-        learnt = plays(feedback, rewards, examine)
-        context = self._context(x)
-        X = np.repeat(context[None], len(ids), 0)
+        learnt: Plays = plays(feedback, rewards, examine)
+        contexts = self._slot_contexts(x, len(ids))
+        X = np.stack(contexts if len(contexts) == len(ids) else contexts * len(ids))
         slots, X, _, z = self._check_many(ids, X, rewards, cross)
         if len(set(slots.tolist())) != len(slots):
             raise InvalidInputError(f"arms must not repeat, got {ids!r}.")
@@ -202,4 +315,4 @@ class Listing(Previewing):
         slots, X, z = slots[:n], X[:n], None if z is None else z[:n]
         if learnt.scale is not None:
             X, z = self._scaled(slots, X, z, learnt.scale)
-        return self._learn_many(slots, X, learnt.rewards, z)
+        return slots, X, learnt.rewards, z

@@ -5,7 +5,7 @@ Pure functions of what the caller hands over; ``Listing`` makes the policies' me
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from whim import checks
 from whim.errors import InvalidInputError
-from whim.kernels.feedback import CASCADE, POSITIONS, SEMI, learnt
+from whim.kernels.lists import CASCADE, POSITIONS, SEMI, learnt
 from whim.types import F64, I64, ArmId
 
 FEEDBACK = {"semi": SEMI, "cascade": CASCADE, "positions": POSITIONS}
@@ -210,23 +210,30 @@ class Spread:
 
 
 def top(
-    order: I64, scores: F64, k: int, quotas: Quotas | None, spread: Spread | None, draw: Any
+    order: I64,
+    scores: F64,
+    k: int,
+    quotas: Quotas | None,
+    spread: Spread | None,
+    draw: Callable[[int], Any] | None,
+    taken: Sequence[int] = (),
 ) -> list[int]:
     """Places of a list's items, the top first, each filled with the best that may still join.
 
     ``order`` has the candidates best first, in which equal ones keep their order; ``draw`` picks
-    one of several equal ones, or is None.
+    one of several equal ones, or is None. Those ``taken`` stand in the list already.
     """
     places: list[int] = []
-    open_ = np.ones(len(scores), bool)
+    free = np.ones(len(scores), bool)
+    free[list(taken)] = False
     worth = scores
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     while len(places) < k:
         if quotas is not None:
-            for place in np.flatnonzero(open_).tolist():
-                open_[place] = quotas.admits(place)
-        left = np.flatnonzero(open_)
+            for place in np.flatnonzero(free).tolist():
+                free[place] = quotas.admits(place)
+        left = np.flatnonzero(free)
         if not len(left):
             break
         if spread is not None:
@@ -237,7 +244,7 @@ def top(
         else:
             place = int(equal[rank[equal].argmin()])
         places.append(place)
-        open_[place] = False
+        free[place] = False
         if quotas is not None:
             quotas.take(place)
         if spread is not None:

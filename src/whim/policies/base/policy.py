@@ -16,14 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from whim import checks
+from whim.kernels.lists import learnt
 from whim.kernels.status import CHANGED, GROW, NO_CHANGE, NOT_FINITE, TEST
 from whim.policies.base.explaining import Explaining
 from whim.policies.base.listing import Listing
+from whim.policies.base.lists import FEEDBACK
 from whim.types import F64, I64, ArmId, ChangeEvent, Decision
 
 _ARRAY, _F64 = np.ndarray, np.dtype(np.float64)
 _LARGEST = checks.LARGEST
 _NAMES = frozenset((str, int))  # ids that can be looked up without a further check
+_NUMBERS = frozenset((float, int))
 _NO_CONTEXT = object()
 _new = tuple.__new__
 
@@ -178,6 +181,45 @@ class Policy(Explaining, Listing):
         self._step += 1
         self._plays[slot] += 1
         return self._noted(self._event(slot)) if status else None
+
+    def _learn_quickly(
+        self, arms: Any, x: Any, rewards: Any, feedback: str
+    ) -> list[ChangeEvent] | None:
+        seen = x is self._last and x.dtype is _F64 and len(x) == self._d
+        if self._observe_kernel is None or not seen or feedback not in ("cascade", "semi"):
+            return None
+        values: Any = rewards.tolist() if rewards.__class__ is _ARRAY else rewards
+        if arms.__class__ is not list or values.__class__ is not list or len(arms) != len(values):
+            return None
+        slots: list[int] = []
+        for i, arm in enumerate(arms):
+            r, kind = values[i], values[i].__class__
+            slot = self._slot_of.get(arm) if arm.__class__ in _NAMES else None
+            if slot is None or kind not in _NUMBERS or not -_LARGEST <= r <= _LARGEST:
+                return None
+            slots.append(slot)
+        if not slots or len(set(slots)) != len(slots):
+            return None
+        n = learnt(FEEDBACK[feedback], values, len(slots))
+        events = []
+        for slot, r in zip(slots[:n], values, strict=False):
+            event = self._learn_one(slot, x, float(r))
+            if event is not None:
+                events.append(event)
+        return events
+
+    def _learn_one(self, slot: int, x: F64, reward: float) -> ChangeEvent | None:
+        """``update`` of what has been checked."""
+        kernel = self._observe_kernel
+        if kernel is None:  # an array was replaced
+            status = self._observe(slot, x, None, reward)
+        else:
+            status = kernel.call(self._bound, self._step, slot, x, reward)
+        if status > CHANGED:
+            status = self._settle(status, slot, x, None, reward)
+        self._step += 1
+        self._plays[slot] += 1
+        return self._event(slot) if status else None
 
     def _settle(self, status: int, slot: int, x: F64, z: F64 | None, reward: float) -> int:
         """Do what a status asks for; NO_CHANGE or CHANGED in the end."""

@@ -1,0 +1,184 @@
+"""Lists: the best k candidates, what a user does with them, and what is learnt from that.
+
+``top``, ``choose_list`` and ``run_lists`` are templates, as those of ``loops``. The plain functions
+are compiled into them, and are what live calls use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from whim.kernels.linalg.udu import aligned, finite
+from whim.kernels.status import GROW, NEED_NOISE, NO_CHANGE, NOT_FINITE
+from whim.types import F64, I64
+
+# who looks at a list, and how one learns from it
+SEMI, CASCADE, POSITIONS = range(3)
+
+
+class ListBatch(NamedTuple):
+    """Visits in order: contexts ``X``, and pools as slots, as in ``EventBatch``.
+
+    Each is shown a list of ``k``, or of its whole pool if that is smaller. ``rewards[i, c]`` is
+    what place c of the pool gives if it is seen, ``user`` who looks, and ``seen[i, j]`` whether
+    item j of the list is looked at, for POSITIONS (else it has no columns). What is learnt follows
+    from ``feedback``: of the first ``depth`` items at most, their features times ``examine[i, j]``
+    for POSITIONS.
+    """
+
+    k: int
+    user: int
+    feedback: int
+    depth: int
+    X: F64
+    pool_of: I64
+    offsets: I64
+    members: I64
+    rewards: F64
+    seen: F64
+    examine: F64
+
+
+class ListRecord(NamedTuple):
+    """What became of visits: places shown (-1: none), what they gave, how many were learnt.
+
+    ``room`` is for a context.
+    """
+
+    chosen: I64
+    rewards: F64
+    learnt: I64
+    room: F64
+
+
+def learnt(feedback: int, rewards: F64 | Sequence[float], k: int) -> int:
+    """How many of a list's ``k`` items are learnt from, from the top down.
+
+    Under CASCADE those up to and including the first click (a reward above 0), all where there is
+    none; else all.
+    """
+    if feedback == CASCADE:
+        for i in range(k):
+            if rewards[i] > 0.0:
+                return i + 1
+    return k
+
+
+def respond(user: int, worth: F64, seen: F64, shown: I64, given: F64) -> int:
+    """What a user gives to the items of a list, into ``given``; how many items there are.
+
+    ``worth`` has the reward of each place of the pool if it is seen. A user who scans (CASCADE)
+    stops at the first click.
+    """
+    n, stopped = 0, False
+    for j in range(shown.shape[0]):
+        if shown[j] < 0:
+            break
+        r = 0.0 if stopped else worth[shown[j]]
+        if user == POSITIONS:
+            r *= seen[j]
+        stopped = user == CASCADE and (stopped or r > 0.0)
+        given[j] = r
+        n += 1
+    return n
+
+
+def prefers(state: Any, a: int, b: int) -> bool:
+    """Whether, of two candidates with equal scores, the later one's slot ``a`` comes first."""
+    return False
+
+
+def top(state: Any, slots: I64, out: F64, places: I64) -> int:
+    """The places of the best candidates by ``out[:, 0]``, best first; how many there are.
+
+    Equal ones keep their order, unless the model prefers one.
+    """
+    n, k = 0, places.shape[0]
+    for c in range(slots.shape[0]):
+        value = out[c, 0]
+        j = n if n < k else k - 1
+        if n == k:
+            last = places[j]
+            behind = out[last, 0]
+            if not (value > behind or (value == behind and prefers(state, slots[c], slots[last]))):
+                continue
+        else:
+            n += 1
+        while j > 0:
+            ahead = places[j - 1]
+            score = out[ahead, 0]
+            if not (value > score or (value == score and prefers(state, slots[c], slots[ahead]))):
+                break
+            places[j] = ahead
+            j -= 1
+        places[j] = c
+    return n
+
+
+def choose_list(
+    state: Any, step: int, x: F64, slots: I64, out: F64, places: I64, numbers: F64
+) -> int:
+    """As many of the best as ``places`` takes, and a column of ``numbers`` of each.
+
+    -1 if x cannot be used.
+    """
+    if not (aligned(x) and finite(x)):
+        return -1
+    score(state, step, x, slots, out[:0], x[:0], out)
+    n: int = fill_top(state, slots, out, places)
+    for j in range(n):
+        for i in range(3):
+            numbers[i, j] = out[places[j], i]
+        places[j] = slots[places[j]]
+    return n
+
+
+def run_lists(
+    state: Any, lists: ListBatch, draws: Any, start: int, item: int, step: int, out: F64,
+    record: ListRecord,
+) -> tuple[int, int, int, int, int]:  # fmt: skip
+    """Show a list, be rewarded, learn, over visits from ``start`` on; ``record`` has what happens.
+
+    ``item`` is -1, or the item of that visit's list to go on with. Stops as ``loops.run_events``
+    does; returns visit and item to go on with, step, place in the random numbers, and why.
+    """
+    at = draws.at
+    for i in range(start, lists.X.shape[0]):
+        pool = lists.pool_of[i]
+        slots = lists.members[lists.offsets[pool] : lists.offsets[pool + 1]]
+        x, places, given = lists.X[i], record.chosen[i], record.rewards[i]
+        if item < 0:
+            drawn = draws.each if draws.each >= 0 else slots.shape[0]
+            if at + drawn > draws.noise.shape[0]:
+                return i, -1, step, at, NEED_NOISE
+            if not finite(x):
+                return i, -1, step, at, NOT_FINITE
+            score(state, step, x, slots, lists.rewards[:0], draws.noise[at:], out)
+            at += drawn
+            fill_top(state, slots, out, places)
+            n = answer(lists.user, lists.rewards[i], lists.seen[i], places, given)
+            record.learnt[i] = min(count_learnt(lists.feedback, given, n), lists.depth)
+            item = 0
+        for j in range(item, record.learnt[i]):
+            features = x
+            if lists.feedback == POSITIONS:
+                features = record.room
+                for f in range(x.shape[0]):
+                    features[f] = lists.examine[i, j] * x[f]
+            status = learn_fully(state, step, slots[places[j]], features, x[:0], given[j])
+            if status == GROW:
+                return i, j, step, at, GROW
+            step += 1
+            if status != NO_CHANGE:
+                return i, j + 1, step, at, status
+        item = -1
+    return lists.X.shape[0], -1, step, at, NO_CHANGE
+
+
+def _placeholder(*arguments: Any) -> Any:
+    raise NotImplementedError  # bound by ``Kernels``
+
+
+score: Callable[..., Any]
+score = learn_fully = fill_top = answer = count_learnt = _placeholder

@@ -1,0 +1,65 @@
+"""Compiled loops over lists equal live calls; a list of one equals the loop over decisions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.factories import FACTORIES
+from whim.evaluate.lists import follow_lists
+from whim.evaluate.simulate import follow
+from whim.policies import run_lists
+from whim.worlds import ListWorld, PiecewiseLinear, RotatingLinear
+
+# loops that are quick to compile or new here; the others are made from the same text
+NAMES = ("linucb-disjoint", "lints", "ucb1", "random", "linucb-uniform", "pslinucb-disjoint")
+
+
+def _world(name: str, users: str, k: int) -> ListWorld:
+    policy = FACTORIES[name]()
+    kind = RotatingLinear(
+        n_arms=9, n_features=policy.n_features or 3, n_item_features=policy.n_item_features,
+        pool_size=6, life=60, rewards="bernoulli", rate=0.3,
+    )  # fmt: skip
+    return ListWorld(world=kind, k=k, users=users)
+
+
+@pytest.mark.parametrize("users", ["semi", "cascade", "positions"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_loop_is_the_live_calls(name: str, users: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if users == "positions" and name in ("ucb1", "random"):
+        pytest.skip("a policy without features has nothing to scale")
+    episode = _world(name, users, 3).episode(horizon=250, seed=1)
+    fast, slow = FACTORIES[name](), FACTORIES[name]()
+    one = follow_lists(fast, episode)
+    monkeypatch.setattr(run_lists, "_compiles", lambda policy, lists: False)
+    other = follow_lists(slow, episode)
+    assert np.array_equal(one.arms, other.arms)
+    assert np.array_equal(one.outcome.learnt, other.outcome.learnt)
+    assert one.outcome.changes == other.outcome.changes
+    assert fast.to_bytes() == slow.to_bytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_list_of_one_is_the_loop_over_decisions(name: str) -> None:
+    world = _world(name, "cascade", 1)
+    episode = world.episode(horizon=250, seed=2)
+    lists, single = FACTORIES[name](), FACTORIES[name]()
+    shown = follow_lists(lists, episode)
+    followed, lost = follow(single, episode.items)
+    assert np.array_equal(shown.outcome.chosen[:, 0], followed.chosen)
+    assert shown.outcome.changes == followed.changes
+    assert np.allclose(shown.lost, lost)
+    assert lists.to_bytes() == single.to_bytes()
+
+
+@pytest.mark.parametrize("users", ["semi", "cascade", "positions"])
+def test_no_list_is_better_than_the_best(users: str) -> None:
+    from itertools import permutations
+
+    inner = PiecewiseLinear(n_arms=4, n_features=2, rewards="bernoulli", rate=0.4)
+    examine = [[0.3, 0.9], [1.0, 0.5]] if users == "positions" else None
+    episode = ListWorld(world=inner, k=2, users=users, examine=examine).episode(horizon=20, seed=0)
+    values = np.array([episode.values(np.tile(p, (20, 1))) for p in permutations(range(4), 2)])
+    assert np.allclose(values.max(axis=0), episode.best)
+    assert episode.examine_changes == ([10] if users == "positions" else [])
