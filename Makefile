@@ -110,7 +110,7 @@ wheel: dist
 	$(BIN)/python tests/slow/wheel_alone.py --wheel dist/*.whl $(if $(PYTHONS),--python $(PYTHONS))
 
 image:
-	sh tests/slow/image.sh
+	$(PYTHON) tests/slow/image.py out/image
 
 accessible: docs
 	$(BIN)/python -m tests.slow.accessible out/site

@@ -1,7 +1,7 @@
 """The documentation as a site: ``make docs``.
 
-Pages are Markdown that also reads well where it lies. What cannot be written by hand is appended while
-the site is built: the reference of policies, commands and HTTP calls, from the code itself.
+Pages are Markdown that also reads well where it lies. What cannot be written by hand is appended
+while the site is built: the reference of policies, commands and HTTP calls, from the code itself.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ exclude_patterns = ["_site"]
 source_suffix = {".md": "markdown", ".ipynb": "markdown"}
 myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 4
-# pages of other branches of the work may be absent: their places in a table of contents are patterns
-suppress_warnings = ["toc.empty_glob"]
+# a session that is longer than a line is coloured less; that is all
+suppress_warnings = ["misc.highlighting_failure", "toc.empty_glob"]
+# types in signatures are named, not linked; links of the text are all checked
+nitpick_ignore_regex = [("py:.*", ".*")]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -49,7 +51,11 @@ html_theme = "furo"
 html_title = f"Whim {release}"
 html_static_path = ["_site/static"]
 html_css_files = ["site.css"]
-html_theme_options = {"source_repository": f"{REPOSITORY}/", "source_branch": "main", "source_directory": "docs/"}
+html_theme_options = {
+    "source_repository": f"{REPOSITORY}/",
+    "source_branch": "main",
+    "source_directory": "docs/",
+}
 copybutton_prompt_text = "$ "
 copybutton_only_copy_prompt_lines = True
 copybutton_exclude = ".linenos, .gp, .go"

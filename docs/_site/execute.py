@@ -1,8 +1,8 @@
 """Run the notebooks in this process, and store what their cells print and draw.
 
-``python docs/_site/execute.py`` renews the stored output; the tests call ``run`` and compare. No kernel
-is started, so that a notebook takes as long as its code. A last line that is an expression is
-shown, as Jupyter does.
+``python docs/_site/execute.py`` renews the stored output; the tests call ``run`` and compare. No
+kernel is started, so that a notebook takes as long as its code. A last line that is an expression
+is shown, as Jupyter does.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def _ran(cell: dict[str, Any], number: int, names: dict[str, Any]) -> dict[str, 
         outputs.append(picture)
     elif value is not None:
         data = {"text/plain": _lines(repr(value))}
-        outputs.append({"output_type": "execute_result", "execution_count": None, "metadata": {}, "data": data})
+        outputs.append(
+            {"output_type": "execute_result", "execution_count": None, "metadata": {}, "data": data}
+        )
     return {"outputs": outputs, "execution_count": None}
 
 

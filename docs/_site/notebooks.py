@@ -32,6 +32,8 @@ def _output(output: dict[str, Any]) -> str:
     data = output.get("data", {})
     if "image/png" in data:
         words = "".join(data.get("text/plain", "figure")).strip()
-        return f'<img alt="{words}" src="data:image/png;base64,{"".join(data["image/png"]).strip()}">'
+        return (
+            f'<img alt="{words}" src="data:image/png;base64,{"".join(data["image/png"]).strip()}">'
+        )
     said = "".join(output.get("text", data.get("text/plain", ""))).rstrip()
     return f"```text\n{said}\n```" if said else ""

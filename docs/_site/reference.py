@@ -32,7 +32,11 @@ def policies() -> str:
 
     parts = ["## Every policy\n"]
     for name, cls in sorted(whim.POLICIES.items(), key=lambda item: item[1].__name__.lower()):
-        parts += [f"### {cls.__name__}\n", f"Registered as `{name}`.\n", _class(f"whim.{cls.__name__}")]
+        parts += [
+            f"### {cls.__name__}\n",
+            f"Registered as `{name}`.\n",
+            _class(f"whim.{cls.__name__}"),
+        ]
     return "\n".join(parts)
 
 
@@ -112,7 +116,8 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
     if operation.get("description"):
         lines += [_plain(operation["description"]), ""]
     rows = [
-        f"| `{p['name']}` | in the {p['in']} | {_type(p['schema'])} | {_plain(p.get('description', ''))} |"
+        f"| `{p['name']}` | in the {p['in']} | {_type(p['schema'])} "
+        f"| {_plain(p.get('description', ''))} |"
         for p in operation["parameters"]
     ]
     body = operation.get("requestBody", {}).get("content", {}).get("application/json")
@@ -161,7 +166,12 @@ def _type(schema: dict[str, Any]) -> str:
         return f"object of {_type(schema['additionalProperties'])}"
     limits = [
         f"{sign} {schema[key]}"
-        for key, sign in (("minimum", "≥"), ("exclusiveMinimum", "\\>"), ("maximum", "≤"), ("exclusiveMaximum", "\\<"))
+        for key, sign in (
+            ("minimum", "≥"),
+            ("exclusiveMinimum", "\\>"),
+            ("maximum", "≤"),
+            ("exclusiveMaximum", "\\<"),
+        )
         if key in schema
     ]
     if "maxLength" in schema:
