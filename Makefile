@@ -36,7 +36,7 @@ run: $(RUN)
 
 paper: $(RUN)
 	$(PIP) -q --no-compile --no-build-isolation -e '.[paper]'
-	@$(BIN)/whim paper all --out out/paper $(if $(DATA),--data $(DATA))
+	@$(BIN)/whim paper all --yes --out out/paper $(if $(DATA),--data $(DATA))
 
 # checks and the compiler beside each other, then the tests on both cores
 test: $(READY)
@@ -82,6 +82,7 @@ slow: $(READY)
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 tests/test_disjoint.py tests/test_hybrid.py
 	$(BIN)/python -m tests.slow.replay_agrees
 	$(BIN)/python -m tests.slow.served_estimates
+	$(BIN)/python -m tests.slow.list_estimates
 	$(BIN)/python -m tests.slow.kills
 	$(BIN)/python -m tests.slow.torture
 	$(BIN)/python -m tests.slow.replicas_answers

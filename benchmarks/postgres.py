@@ -198,9 +198,10 @@ def shards(dsn: str, how: str, wanted: str, seconds: float = 2.0, n: int = 32) -
         end = time.monotonic() + seconds
 
         def write(i: int, shard: int) -> None:
-            appender, some = Appender(dsn, shard), entries(n)
+            appender = Appender(dsn, shard)
+            some = [entry._replace(key=None) for entry in entries(n)]
             while time.monotonic() < end:
-                appender.append([entry._replace(key=None) for entry in some])
+                appender.append(some)
                 counts[i] += n
             appender.disconnect()
 

@@ -19,6 +19,7 @@ import psutil
 from tests.crashes import Service, free_port
 from tests.postgres import Server
 from tests.proxy import Proxy
+from whim.serve.log.origin import logs_of
 from whim.serve.log.reader import LogReader
 
 SETTINGS = "snapshot_seconds = 0.5\ndemo = false\ndrain_seconds = 0\n"
@@ -27,8 +28,8 @@ SETTINGS = "snapshot_seconds = 0.5\ndemo = false\ndrain_seconds = 0\n"
 class Node:
     """A replica: its directory, its network, its clock, and the process that runs now, if any."""
 
-    def __init__(self, folder: Path, server: Server, ahead: float) -> None:
-        self.name, self.data, self._ahead = folder.name, folder, ahead
+    def __init__(self, folder: Path, server: Server, ahead: float, shards: int) -> None:
+        self.name, self.data, self._ahead, self._shards = folder.name, folder, ahead, shards
         self.proxy, self.port = Proxy(server.port), free_port()
         self._store = server.address("postgres", self.proxy.port)
         self.service: Service | None = None
@@ -39,7 +40,7 @@ class Node:
     def start(self) -> None:
         """Start it on the directory that it has."""
         settings = self.data.with_suffix(".toml")
-        settings.write_text(SETTINGS)
+        settings.write_text(f"{SETTINGS}shards = {self._shards}\n")
         self.lives += 1
         self.service = Service(
             self.data, "--config", str(settings), "--store", self._store, port=self.port,
@@ -103,7 +104,9 @@ class Node:
 class Cluster:
     """A database and replicas ``ahead`` seconds before the true time, one for each number."""
 
-    def __init__(self, folder: Path, ahead: tuple[float, ...] = (-3600.0, 0.0, 3600.0)) -> None:
+    def __init__(
+        self, folder: Path, ahead: tuple[float, ...] = (-3600.0, 0.0, 3600.0), shards: int = 1
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as opened:
             self.server = Server.start(durable=True)
@@ -111,7 +114,7 @@ class Cluster:
             self.standby = self.server.standby()
             opened.callback(lambda: self.standby.close())
             self.nodes = [
-                Node(folder / f"replica{i}", self.server, seconds)
+                Node(folder / f"replica{i}", self.server, seconds, shards)
                 for i, seconds in enumerate(ahead)
             ]
             for node in self.nodes:
@@ -170,10 +173,9 @@ class Cluster:
 
     # -- the end ------------------------------------------------------------------------------
 
-    def head(self) -> int:
-        """The number of the last row."""
-        ((seq,),) = self.server.execute("SELECT seq FROM whim.head WHERE shard = 0")
-        return int(seq)
+    def heads(self) -> list[int]:
+        """The number of the last row of every shard."""
+        return [seq for (seq,) in self.server.execute("SELECT seq FROM whim.head ORDER BY shard")]
 
     def settle(self, spaces: list[str], seconds: float = 60) -> None:
         """Wait until nothing waits for a reward any more, and every copy has every row."""
@@ -181,7 +183,7 @@ class Cluster:
             for name in spaces:
                 wait_until(lambda i=i, name=name: self._closed(i, name), seconds)
         for node in self.nodes:
-            wait_until(lambda node=node: last_of(node.data) == self.head(), seconds)
+            wait_until(lambda node=node: lasts_of(node.data) == self.heads(), seconds)
 
     def _closed(self, node: int, space: str) -> bool:
         counts = self.ask(node, "GET", f"/v1/spaces/{space}/stats")["counts"]
@@ -231,10 +233,13 @@ class Orchestrator(threading.Thread):
         self.join(30)
 
 
-def last_of(data: Path) -> int:
-    """The last row of a replica's copy."""
-    with contextlib.closing(LogReader(data / "log.db")) as reader:
-        return reader.last()[0]
+def lasts_of(data: Path) -> list[int]:
+    """The last row of a replica's copy of every shard."""
+    lasts = []
+    for folder in logs_of(data):
+        with contextlib.closing(LogReader(folder / "log.db")) as reader:
+            lasts.append(reader.last()[0])
+    return lasts
 
 
 def wait_until(done: Any, seconds: float = 60) -> None:

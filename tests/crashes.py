@@ -163,6 +163,9 @@ class Worker(threading.Thread):
                 context = [round(self._random.uniform(-1, 1), 3) for _ in range(3)]
                 pool = self._random.sample([f"a{i}" for i in range(9)], 5)
                 body = {"decision_id": key, "context": context, "candidates": pool}
+                if count % 3 == 0:
+                    self._list(link, body)
+                    continue
                 self._send(link, "decisions", body)
                 if self._random.random() < 0.7:
                     value = float(self._random.random() < 0.3)
@@ -175,13 +178,26 @@ class Worker(threading.Thread):
         finally:
             link.close()
 
+    def _list(self, link: http.client.HTTPConnection, body: dict[str, Any]) -> None:
+        """A list of three, and rewards for some of its items."""
+        key = body["decision_id"]
+        self._send(link, "lists", {**body, "k": 3})
+        for slot in range(3):
+            if self._random.random() < 0.5:
+                value = float(self._random.random() < 0.3)
+                self._send(
+                    link, "rewards",
+                    {"decision_id": key, "value": value, "reward_id": f"r{slot}-{key}",
+                     "slot": slot},
+                )  # fmt: skip
+
     def _send(self, link: http.client.HTTPConnection, path: str, body: Any) -> None:
         self.flying = [(path, body)]
         status, found = asked(link, "POST", f"/v1/spaces/{SPACE}/{path}", body)
         self.flying = []
         if status != 200:
             self._told.wrong.append((path, body, status, found))
-        elif path == "decisions":
+        elif path in ("decisions", "lists"):
             self._told.decisions[body["decision_id"]] = found
         else:
             self._told.rewards[body["reward_id"]] = found["state"]

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from tests.cluster import Cluster, last_of, wait_until
+from tests.cluster import Cluster, lasts_of, wait_until
 from tests.retrying import Caller, Told
 from tests.shared_truth import SpaceLog, Whole, bits, check_copy
 from whim.policies import policy as make_policy
@@ -157,7 +157,7 @@ def front_page(folder: Path, visits: int, *, threads: int = 4, seed: int = 0) ->
         rate = visits / (time.monotonic() - began)
         assert not told.wrong, told.wrong[:3]
         for node in cluster.nodes:
-            wait_until(lambda node=node: last_of(node.data) == cluster.head())
+            wait_until(lambda node=node: lasts_of(node.data) == cluster.heads())
         cluster.stop()
         whole = Whole(cluster.server.dsn)
     space = whole.spaces[SPACE]

@@ -45,6 +45,12 @@ def prepare(service: Service) -> dict[str, str]:
     path = f"/v1/spaces/{SPACE}"
     body = {"context": [0.5, 1], "candidates": ["a", "b"], "decision_id": "d1"}
     assert service.ask("POST", f"{path}/decisions", body | {"deferred": True})[0] == 200
+    page = {"context": [0.5, 1], "candidates": ["a", "b", "c"], "decision_id": "l1", "k": 2}
+    assert service.ask("POST", f"{path}/lists", page | {"deferred": True})[0] == 200
+    slots = [{"id": "s", "baselineAction": "a"}]
+    asked = {"eventId": "page", "actions": [{"id": "a"}, {"id": "b"}], "slots": slots}
+    status, told = service.ask("POST", "/personalizer/v1.1-preview.3/multislot/rank", asked)
+    assert status in (201, 409), told
     rank = {"eventId": "e1", "actions": [{"id": "a", "features": [{"x": 1}]}]}
     status, told = service.ask("POST", "/personalizer/v1.0/rank", rank)
     assert status in (201, 409), told  # another configuration may have come between

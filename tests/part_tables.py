@@ -21,13 +21,15 @@ _LABEL: dict[str, Any] = {"label": "shown"}
 MODES: dict[str, dict[str, Any]] = {
     "all": _PLAIN,
     "seen": _PLAIN | {"arms": "seen"},
-    "given": _PLAIN | {"arms": ["c", "b", "a", "z"]},
-    "candidates": _PLAIN | {"candidates": "pool", "time": "when", "propensity": "p"},
+    "given": _PLAIN | {"raw": True, "arms": ["c", "b", "a", "z"]},
+    "candidates": _PLAIN | {"raw": True, "candidates": "pool", "time": "when", "propensity": "p"},
     "all, items": _PLAIN | {"items": True, "logging": "uniform"},
     "seen, items": _PLAIN | {"items": True, "arms": "seen", "time": "when"},
     "candidates, items": _PLAIN | {"items": True, "candidates": "pool"},
     "patterns": _PLAIN | {"context": ["u*"], "arms": "seen"},
-    "label": _LABEL | {"context": ["u*"], "constant": True},
+    "raw patterns": _PLAIN | {"context": ["u*"], "arms": "seen", "raw": True},
+    "label": _LABEL | {"context": ["u*"], "constant": True, "raw": True},
+    "categories": _PLAIN | {"context": ["u*", "pool", "when"], "cyclic": {"when": 24}},
     "label, all columns": _LABEL | {"time": "when"},
 }
 

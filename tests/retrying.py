@@ -151,11 +151,20 @@ class Client(threading.Thread):
     # -- what it does -------------------------------------------------------------------------
 
     def _plain(self, space: str, key: str) -> None:
-        """A decision, perhaps asked for twice, and perhaps a reward."""
+        """A decision or a list, perhaps asked for twice, and perhaps rewards."""
         pool = self._random.sample([f"a{i}" for i in range(9)], 5)
         if self._random.random() < 0.02:
             pool.append(f"new {key}")
-        self._decide(space, key, {"context": self._numbers(3), "candidates": pool})
+        body = {"context": self._numbers(3), "candidates": pool}
+        if self._random.random() < 0.3:
+            slots = [{"exclude": pool[:1]}, {}, {"exclude": pool[1:3]}]
+            some = {"k": 3} if self._random.random() < 0.5 else {"slots": slots}
+            self._decide(space, key, {**body, **some}, "lists")
+            for slot in range(3):
+                if self._random.random() < 0.5:
+                    self._reward(space, key, f"r{slot}-{key}", slot)
+            return
+        self._decide(space, key, body)
         if self._random.random() < 0.7:
             self._reward(space, key, f"r-{key}")
 
@@ -183,18 +192,19 @@ class Client(threading.Thread):
     def _numbers(self, n: int) -> list[float]:
         return [round(self._random.uniform(-1, 1), 3) for _ in range(n)]
 
-    def _decide(self, space: str, key: str, body: dict[str, Any]) -> None:
+    def _decide(self, space: str, key: str, body: dict[str, Any], path: str = "decisions") -> None:
         whole = {"decision_id": key, **body}
         for again in (False, True):
-            answer = self._caller.call(f"{space}/decisions", whole)
+            answer = self._caller.call(f"{space}/{path}", whole)
             if answer is not None:
                 self._told.wanted_again(space, key, answer)
                 self._told.repeated += again
             if self._random.random() < 0.9:
                 break
 
-    def _reward(self, space: str, key: str, name: str) -> None:
+    def _reward(self, space: str, key: str, name: str, slot: int | None = None) -> None:
         body = {"decision_id": key, "reward_id": name, "value": float(self._random.random() < 0.3)}
+        body |= {} if slot is None else {"slot": slot}
         for _ in range(self._random.choice((1, 1, 1, 2))):
             found = self._caller.call(f"{space}/rewards", body)
             if found is not None:

@@ -21,6 +21,7 @@ from whim.serve.postgres.reader import Reader
 from whim.serve.state import recovery
 from whim.serve.state.drawing import draws, probability, seed_of
 from whim.serve.state.engine import Engine
+from whim.serve.state.lists import Slots, uniforms
 from whim.serve.state.space_state import SpaceState
 from whim.serve.wire import SpaceConfig
 
@@ -36,10 +37,10 @@ class SpaceLog(NamedTuple):
 
 
 class Whole:
-    """All rows of a shared log, verified and without gaps, by the name of their space."""
+    """All rows of a shard, verified and without gaps, by the name of their space."""
 
-    def __init__(self, dsn: str) -> None:
-        with contextlib.closing(Reader(dsn)) as reader:
+    def __init__(self, dsn: str, shard: int = 0) -> None:
+        with contextlib.closing(Reader(dsn, shard)) as reader:
             self.rows = [row for block in reader.blocks() for row in block]
             head = reader.last()[0]
             histories = config_histories(reader)  # type: ignore[arg-type]
@@ -105,6 +106,9 @@ def _check_answer(state: SpaceState, row: DecisionRow) -> None:
     config, n = state.config, len(row.arms)
     x = state.context(row.context)
     order, numbers, chances = state.preview(x, row.arms, row.features, seed_of(config.seed, row.id))
+    if row.items is not None:
+        _check_list(state, row, order, numbers)
+        return
     assert row.order == order, (row.id, row.order, order)
     assert bits(row.numbers) == bits(numbers), (row.id, row.numbers, numbers)
     u, v, w = draws(config.seed, row.id)
@@ -117,6 +121,26 @@ def _check_answer(state: SpaceState, row: DecisionRow) -> None:
     chance = probability(config, place, order[0], n, drawn)
     logged = row.wanted, row.place, row.mode, row.probability, row.drawn
     assert logged == (order[0], place, mode, chance, drawn), row.id
+
+
+def _check_list(
+    state: SpaceState, row: DecisionRow, order: list[int], numbers: list[float]
+) -> None:
+    """A list is the best that may stand in each slot, or the baseline, or a draw."""
+    assert row.items is not None
+    config, places = state.config, row.items.places
+    slots = Slots(len(row.arms), len(places), row.items.exclude)
+    own, first = slots.fill([order]), slots.fill([list(range(len(row.arms)))])
+    assert row.order == own, row.id
+    shown, mode = own, "policy"
+    u, v, _ = draws(config.seed, row.id)
+    if u < config.holdback:
+        shown, mode = first, "holdback"
+    elif v < config.explore:
+        shown, mode = slots.draw(uniforms(config.seed, row.id, len(places))), "explore"
+    assert (places, row.mode) == (shown, mode), row.id
+    mine = [n for place in places for n in numbers[3 * place : 3 * place + 3]]
+    assert bits(row.numbers) == bits(mine), row.id
 
 
 # -- what was told ----------------------------------------------------------------------------

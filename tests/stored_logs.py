@@ -78,6 +78,7 @@ def _write(data: Path) -> None:
             if i % 4:
                 value = float((arm == "a") == (i < 30))
                 engine.reward(name, wire.RewardBody(decision_id=key, value=value, reward_id=key))
+        _show_list(engine, i)
         engine.tick()
     engine.retire_arms("means", [7])
     engine.change("means", wire.SpaceConfig(
@@ -92,6 +93,20 @@ def _write(data: Path) -> None:
     engine.store.flush()
     trim(data / "log.db", 1_790_000_010_000_000, pause=lambda seconds: None)
     engine.close()
+
+
+def _show_list(engine: Engine, i: int) -> None:
+    """With features and exclusions of slots, or without; some are rewarded, some deferred."""
+    key, arms = f"list/{i}", ["a", "b", "c", 7]
+    slots = [wire.Slot(id=f"p{j}", features=[1.0 + j], exclude=arms[j : j + 1]) for j in range(3)]
+    body = wire.ListBody(candidates=arms, context=[1.0], decision_id=key, k=2)
+    if i % 3 == 1:
+        body = wire.ListBody(candidates=arms, decision_id=key, slots=slots, deferred=i % 9 == 4)
+    items = json.loads(engine.decide("tested", body, key.encode()))["items"]
+    for item in items if i % 4 else ():
+        value = float(item["arm"] == "a")
+        reward = wire.RewardBody(decision_id=key, value=value, slot=item["slot"])
+        engine.reward("tested", reward)
 
 
 def main(out: Path) -> None:

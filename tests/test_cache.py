@@ -10,8 +10,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 import whim
 
 # one update and one decision; what they cost the compiler, and where its code was kept
@@ -87,21 +85,13 @@ def _copy(root: Path, **more: bool) -> None:
     shutil.copytree(Path(whim.__file__).parent, root / "whim", ignore=NOT_COPIED, **more)
 
 
-@pytest.fixture(params=["chosen folder", "beside the sources"])
-def package(request: pytest.FixtureRequest, tmp_path: Path) -> Package:
-    root = tmp_path / "installed"
-    _copy(root)
-    return Package(root, tmp_path / "cache" if request.param == "chosen folder" else None)
-
-
-def test_a_changed_callee_is_compiled_anew_and_the_old_one_is_found_again(
-    package: Package,
-) -> None:
+def test_a_changed_callee_is_compiled_anew_and_the_old_one_is_found_again(tmp_path: Path) -> None:
+    package = Package(tmp_path / "installed", tmp_path / "cache")
+    _copy(package.root)
     first = package.run()
     assert first["mean"] == OLD_MEAN
     assert (first["loaded"], first["compiled"]) == (0, 2)
-    where = package.cache or package.callee.parent.parent
-    assert Path(str(first["folder"])).is_relative_to(where)
+    assert Path(str(first["folder"])).is_relative_to(tmp_path / "cache")
 
     second = package.run()
     assert second["mean"] == OLD_MEAN
@@ -123,14 +113,19 @@ def test_another_version_installed_over_it_never_meets_old_code(tmp_path: Path) 
     package = Package(tmp_path / "installed", None)
     _copy(package.root)
     package.replace(OLD, NEW)
-    assert package.run()["mean"] == NEW_MEAN
+    edited = package.run()
+    assert edited["mean"] == NEW_MEAN
+    assert Path(str(edited["folder"])).is_relative_to(package.callee.parent.parent)
     for source in package.root.rglob("*.py"):
         source.unlink()
     _copy(package.root, dirs_exist_ok=True)
     assert package.run()["mean"] == OLD_MEAN
+    assert package.run()["loaded"] == 2
 
 
-def test_without_a_writable_folder_kernels_are_compiled_and_work(tmp_path: Path) -> None:
+def test_without_a_writable_folder_kernels_are_compiled_and_work_and_it_is_said_once(
+    tmp_path: Path,
+) -> None:
     """A plain file where a folder should be stops even root."""
     package = Package(tmp_path / "installed", tmp_path / "file" / "cache")
     _copy(package.root)
@@ -139,6 +134,9 @@ def test_without_a_writable_folder_kernels_are_compiled_and_work(tmp_path: Path)
     assert answer["mean"] == OLD_MEAN
     assert answer["folder"] == "None"
     assert answer["loaded"] == 0
+    said = str(answer["stderr"])
+    assert said.count("WHIM_CACHE_DIR") == 1
+    assert said.count("\n") == 1
 
 
 def test_where_the_sources_cannot_be_written_the_users_cache_is_used(tmp_path: Path) -> None:
@@ -172,15 +170,6 @@ pwd.getpwuid = nobody
     folder.write_text("")
     answer = package.run(nameless)
     assert (answer["mean"], answer["folder"]) == (OLD_MEAN, "None")
-
-
-def test_a_cache_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
-    package = Package(tmp_path / "installed", tmp_path / "file" / "cache")
-    _copy(package.root)
-    (tmp_path / "file").write_text("")
-    said = str(package.run()["stderr"])
-    assert said.count("WHIM_CACHE_DIR") == 1
-    assert said.count("\n") == 1
 
 
 def test_compiling_that_takes_long_is_said_once_through_logging(tmp_path: Path) -> None:

@@ -98,7 +98,9 @@ def test_simulate_json_is_the_library_s_result() -> None:
     world = whim.worlds.PiecewiseLinear(n_arms=3, n_features=2, users="fixed")
     policies = {
         "LinUCB": whim.LinUCBDisjoint(n_features=2),
-        "PSLinUCB": whim.PSLinUCBDisjoint(n_features=2, window=100, threshold=0.35),
+        "PSLinUCB": whim.PSLinUCBDisjoint(n_features=2),
+        "PSLinUCB (paper)": whim.PSLinUCBDisjoint(n_features=2, window=100, threshold=0.35),
+        "AdaptiveLinUCB": whim.AdaptiveLinUCB(n_features=2),
         "oracle": lambda episode: whim.OracleRestart(
             policy=whim.LinUCBDisjoint(n_features=2), changes=episode.changes
         ),

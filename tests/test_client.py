@@ -523,6 +523,23 @@ def test_a_change_comes_down_the_stream_as_it_is_found(real: str) -> None:
     assert live.theta_before[0] > 0.7 > live.theta_after[0]
 
 
+def test_lists_and_the_rewards_of_their_items(real: str) -> None:
+    with whim.Client(real, space="pages") as client:
+        client.create("pages", policy="ucb", context={"size": 0}, list={"feedback": "semi"})
+        page = client.decide_list([], ["a", "b", "c"], 2, decision_id="p/1")
+        assert client.decide_list([], ["a", "b", "c"], 2, decision_id="p/1") == page
+        assert [item.slot for item in page.items] == [0, 1]
+        assert client.reward("p/1", 1.0, arm=page.items[1].arm).state == "kept"
+        assert client.reward("p/1", 1.0, slot=0).state == "learnt"
+        slots = [client_module.Slot(id="top", exclude=["a"]), {"id": "side"}]
+        page = client.decide_list([], ["a", "b", "c"], slots=slots, deferred=True)
+        assert page.items[0].arm != "a"
+        assert client.activate(page.decision_id) is True
+        with pytest.raises(ServiceError) as refused:
+            client.reward(page.decision_id, 1.0, slot="none")
+        assert (refused.value.status, refused.value.path) == (422, "$.slot")
+
+
 # -- without the extra -----------------------------------------------------------------------------
 
 

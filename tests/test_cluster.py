@@ -161,30 +161,19 @@ def known_tasks(dask_scheduler: Any) -> int:
     return len(dask_scheduler.tasks)
 
 
-def test_a_scheduler_without_workers_and_no_scheduler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spreading, "_PATIENCE", 1)
-    cluster = Cluster(tmp_path)
-    try:
-        cluster.start()
-        with pytest.raises(WhimError, match=rf"dask scheduler {cluster.address} has no worker"):
-            spread(spread_tasks.regret, tasks(n=1), engine="dask", address=cluster.address)
-    finally:
-        cluster.stop()
-    with pytest.raises(WhimError, match=f"address must be .* got {cluster.address}"):
-        spread(spread_tasks.regret, tasks(n=1), engine="dask", address=cluster.address)
-
-
-def test_a_task_that_kills_its_workers_and_a_scheduler_that_goes_away(
+def test_no_worker_a_task_that_kills_them_a_scheduler_that_goes_and_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "0")
     cluster = Cluster(tmp_path)
     try:
         cluster.start()
-        cluster.grow(2)
         how: dict[str, Any] = {"engine": "dask", "address": cluster.address}
+        with monkeypatch.context() as hasty:
+            hasty.setattr(spreading, "_PATIENCE", 1)
+            with pytest.raises(WhimError, match=rf"dask scheduler {cluster.address} has no worker"):
+                spread(spread_tasks.regret, tasks(n=1), **how)
+        cluster.grow(2)
         with pytest.raises(WhimError, match=r"worker after worker killed .* task 0: {'seed': 0"):
             spread(spread_tasks.die_always, tasks(n=1, dies=0), **how)
 
@@ -195,3 +184,6 @@ def test_a_task_that_kills_its_workers_and_a_scheduler_that_goes_away(
             spread(spread_tasks.regret, tasks(n=30), progress=kill, **how)
     finally:
         cluster.stop()
+    monkeypatch.setattr(spreading, "_PATIENCE", 1)
+    with pytest.raises(WhimError, match=f"address must be .* got {cluster.address}"):
+        spread(spread_tasks.regret, tasks(n=1), **how)

@@ -31,7 +31,10 @@ day,warm,wind,rain,note
 def labelled(folder: Path, text: str, **options: Any) -> Log:
     (folder / "t.csv").write_text(text)
     return whim.logs.convert(
-        folder / "t.csv", folder / "t.whim", overwrite=True, **{"label": "rain", **options}
+        folder / "t.csv",
+        folder / "t.whim",
+        overwrite=True,
+        **{"label": "rain", "raw": True, **options},
     )
 
 
@@ -109,7 +112,7 @@ def test_batches_and_parquet_give_the_same_log(
     monkeypatch.setattr(tables, "BATCH", 2)
     assert bytes_of(labelled(tmp_path, ROWS).path) == whole
     pl.read_csv(tmp_path / "t.csv").write_parquet(tmp_path / "t.parquet")
-    log = whim.logs.convert(tmp_path / "t.parquet", tmp_path / "p.whim", label="rain")
+    log = whim.logs.convert(tmp_path / "t.parquet", tmp_path / "p.whim", label="rain", raw=True)
     assert log.context.tolist() == whim.logs.open(tmp_path / "t.whim").context.tolist()
 
 

@@ -19,7 +19,9 @@ from whim.logs import Log, movielens, open_bandit, tables
 from whim.logs.readers import format_of
 from whim.logs.tables import BAD_ROW, LEFT_OUT
 
-PLAIN: dict[str, Any] = {"arm": "shown", "reward": "click", "context": ["u1", "u2"]}
+PLAIN: dict[str, Any] = {
+    "arm": "shown", "reward": "click", "context": ["u1", "u2"], "raw": True,
+}  # fmt: skip
 VISITS = """\
 when,shown,click,u1,u2,p,pool
 10,a,1,0.5,1,0.5,a|b

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from whim.errors import InvalidInputError
-from whim.serve.state.encode import Encoder
+from whim.features.encoder import Encoder
 from whim.serve.wire import Features, Field
 
 SCHEMA = Features(

@@ -27,6 +27,7 @@ EXAMPLES = {False: 5, True: 2}  # of each operation; fewer where only the store 
 SPACE = f"/v1/spaces/{fuzzing.SPACE}"
 PLACES = {
     "decide": ("POST", f"{SPACE}/decisions"),
+    "list": ("POST", f"{SPACE}/lists"),
     "decide many": ("POST", f"{SPACE}/decisions/batch"),
     "reward": ("POST", f"{SPACE}/rewards"),
     "reward many": ("POST", f"{SPACE}/rewards/batch"),
@@ -36,9 +37,16 @@ PLACES = {
     "what if": ("POST", f"{SPACE}/whatif"),
     "rank": ("POST", "/personalizer/v1.0/rank"),
     "reward event": ("POST", "/personalizer/v1.0/events/e1/reward"),
+    "rank slots": ("POST", "/personalizer/v1.1-preview.3/multislot/rank"),
+    "reward slots": ("POST", "/personalizer/v1.1-preview.3/multislot/events/page/reward"),
 }
 GOOD: dict[str, Any] = {
     "decide": {"context": [0.5, 1.0], "candidates": ["a", {"id": "b", "features": None}, 3]},
+    "list": {
+        "context": [0.5], "candidates": ["a", "b", 3],
+        "slots": [{"id": "s", "features": [1.0], "exclude": ["a"], "baseline": "b"},
+                  {"features": [0.0]}],
+    },
     "decide many": {"decisions": [{"context": [0.5, 1.0], "candidates": ["a"]}]},
     "reward": {"decision_id": "d1", "value": 1.0, "reward_id": "r"},
     "reward many": {"rewards": [{"decision_id": "d1", "value": 1.0}]},
@@ -55,6 +63,13 @@ GOOD: dict[str, Any] = {
         "contextFeatures": [{"device": "phone"}], "excludedActions": [], "deferActivation": False,
     },
     "reward event": {"value": 1.0},
+    "rank slots": {
+        "actions": [{"id": "a", "features": [{"x": 1}]}, {"id": "b"}],
+        "slots": [{"id": "s", "baselineAction": "a", "features": [{"y": "z"}],
+                   "excludedActions": ["b"]}],
+        "contextFeatures": [{"device": "phone"}], "eventId": "page9", "deferActivation": False,
+    },
+    "reward slots": {"reward": [{"slotId": "s", "value": 1.0}]},
 }  # fmt: skip
 
 

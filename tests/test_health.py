@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import http.client
 import json
 import os
@@ -459,7 +460,7 @@ def test_totals_that_are_not_safe_are_not_shown(tmp_path: Path) -> None:
 class _Jobs(Background):
     """Without workers: each task is answered by what a test gives."""
 
-    def __init__(self, engine: Engine, data: Path, answers: list[Any]) -> None:
+    def __init__(self, engine: Engine, answers: list[Any]) -> None:
         self.answers, self.done = answers, []  # type: ignore[var-annotated]
 
         async def commit(act: Callable[[Any], Any]) -> Any:
@@ -468,11 +469,12 @@ class _Jobs(Background):
             return result
 
         super().__init__(
-            engine, data, commit=commit, spawn=asyncio.ensure_future, on_snapshot=lambda name: None
+            engine, commit=commit, spawn=asyncio.ensure_future, on_snapshot=lambda name: None
         )
-        self._worker.run = self._run_alone  # type: ignore[method-assign]
+        run = functools.partial(self._run_alone, engine.data)
+        self._workers[engine.data].run = run  # type: ignore[method-assign]
 
-    async def _run_alone(self, task: Task, progress: Any = None) -> Any:
+    async def _run_alone(self, data: Path, task: Task, progress: Any = None) -> Any:
         self.done.append(task.do)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -493,16 +495,16 @@ def test_a_task_whose_worker_dies_is_tried_again(
 
     async def work() -> None:
         died = WorkerDiedError("the worker ended.")
-        jobs = _Jobs(engine, tmp_path / "data", [died, died, None])
+        jobs = _Jobs(engine, [died, died, None])
         await jobs.verify()
         assert jobs.done == ["verify"] * 3
         assert jobs.check.state == "done"
-        jobs = _Jobs(engine, tmp_path / "data", [died] * 9)  # not for ever
+        jobs = _Jobs(engine, [died] * 9)  # not for ever
         await jobs.verify()
         assert jobs.done == ["verify"] * 5
         assert jobs.check.state == "broken off"
         engine.change(SPACE, SpaceConfig(policy="ucb", explore=0.5))
-        jobs = _Jobs(engine, tmp_path / "data", [died, WorkerError("it does not fit.")])
+        jobs = _Jobs(engine, [died, WorkerError("it does not fit.")])
         await jobs._rebuild(SPACE)
         assert jobs.done == ["rebuild"] * 2
         assert engine.info(SPACE).failed == "it does not fit."  # what it says is final
@@ -528,7 +530,7 @@ def test_retention_goes_on_when_the_rebuild_that_it_met_has_ended(
         trimmed = {"rows": 0, "more": False, "waits_for": []}
         died = WorkerDiedError("the worker ended.")
         answers = [{**trimmed, "waits_for": [SPACE]}, died, trimmed]
-        jobs = _Jobs(engine, tmp_path / "data", answers)
+        jobs = _Jobs(engine, answers)
         await jobs._one_rebuild.acquire()
         task = asyncio.ensure_future(jobs.keep_trimmed(1.0))
         await asyncio.wait([task], timeout=0.1)

@@ -398,6 +398,58 @@ def test_two_services_cannot_share_a_directory(tmp_path: Path) -> None:
         assert first.ask("GET", "/readyz")[0] == 200
 
 
+# -- lists --------------------------------------------------------------------------------------
+
+
+def test_a_list_and_the_rewards_of_its_items(service: Service) -> None:
+    path, rewards = "/v1/spaces/news/lists", "/v1/spaces/news/rewards"
+    body = {"context": [0.5, -0.5], "candidates": ["a", "b", "c", "d"], "k": 3}
+    status, answer = service.ask("POST", path, {**body, "decision_id": "page/1"})
+    assert status == 200
+    assert [item["slot"] for item in answer["items"]] == [0, 1, 2]
+    assert service.ask("POST", path, {**body, "decision_id": "page/1"}) == (200, answer)
+    status, told = service.ask("POST", path, {**body, "k": 2, "decision_id": "page/1"})
+    assert (status, told["error"]["code"]) == (409, "conflict")
+    assert decide(service, decision_id="page/1")[0] == 409  # nor is it a decision about one arm
+
+    def pay(value: float, **more: Any) -> Any:
+        return service.ask("POST", rewards, {"decision_id": "page/1", "value": value, **more})
+
+    assert pay(1.0)[1]["error"]["path"] == "$.slot"
+    assert pay(1.0, slot=7)[1]["error"]["path"] == "$.slot"
+    assert pay(0.0, arm=answer["items"][0]["arm"])[1]["state"] == "kept"
+    before = service.ask("GET", "/v1/spaces/news")[1]["steps"]
+    assert pay(1.0, slot=1)[1]["state"] == "learnt"
+    assert service.ask("GET", "/v1/spaces/news")[1]["steps"] == before + 2
+    assert pay(1.0, slot=2)[1]["state"] == "late"
+    stats = service.ask("GET", "/v1/spaces/news/stats")[1]
+    assert stats["counts"]["lists"] == 1
+    assert [one["clicks"] for one in stats["positions"]] == [0, 1, 0]
+    page = service.ask("GET", "/spaces/news")[1].decode()
+    assert "Positions in lists" in page
+    assert "looked at from the top up to the first click" in page
+    batch = {"rewards": [{"decision_id": "page/1", "value": 1, "slot": 0},
+                         {"decision_id": "page/2", "value": 1, "slot": 0}]}  # fmt: skip
+    first, second = service.ask("POST", f"{rewards}/batch", batch)[1]["results"]
+    assert (first["state"], second["error"]["path"]) == ("late", "$.rewards[1].decision_id")
+
+
+def test_a_deferred_list_of_slots(service: Service) -> None:
+    slots = [{"id": "hero", "exclude": ["a"]}, {"id": "side", "exclude": ["b", "c"]}]
+    body = {"context": [0.1, 0.2], "candidates": ["a", "b", "c", "d"], "slots": slots,
+            "decision_id": "later", "deferred": True}  # fmt: skip
+    status, answer = service.ask("POST", "/v1/spaces/news/lists", body)
+    assert status == 200
+    hero, side = answer["items"]
+    assert hero["arm"] in ("b", "c", "d")
+    assert side["arm"] in ("a", "d")
+    reward = {"decision_id": "later", "value": 1, "slot": "side"}
+    assert service.ask("POST", "/v1/spaces/news/rewards", reward)[1]["state"] == "kept"
+    path = "/v1/spaces/news/decisions/later/activate"
+    assert service.ask("POST", path) == (200, {"activated": True})
+    assert service.ask("POST", path) == (200, {"activated": False})
+
+
 def test_the_old_personalizer_client_works(service: Service) -> None:
     pytest.importorskip("azure.cognitiveservices.personalizer")
     from azure.cognitiveservices.personalizer import PersonalizerClient

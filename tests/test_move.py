@@ -37,6 +37,7 @@ from whim.serve.move import move
 from whim.serve.postgres import schema
 from whim.serve.postgres.append import Entry
 from whim.serve.postgres.connection import connect
+from whim.serve.postgres.databases import shards_of
 from whim.serve.postgres.moving import claimed
 from whim.serve.postgres.queries import Queries
 from whim.serve.postgres.reader import Reader
@@ -355,7 +356,7 @@ def test_places_that_will_not_do(data: Path, store: str, tmp_path: Path) -> None
 def test_a_replica_does_not_take_a_directory_whose_log_has_gone(data: Path, store: str) -> None:
     move(str(data), store)
     with pytest.raises(StoreError, match="with another directory as data"):
-        Replica(data, store)
+        Replica(data, *shards_of([store]))
 
 
 def test_a_log_that_has_gone_takes_no_more_rows(data: Path, store: str, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from whim.logs.remote import expand
 fsspec = pytest.importorskip("fsspec")
 
 CUTS = {"one": [], "two": [200], "empty ones": [0, 130, 0, 57, 0], "many": [13] * 12}
-PLAIN = MODES["all"]
+PLAIN = MODES["all"] | {"raw": True}
 
 
 def asked(mode: str, folder: Path) -> dict[str, Any]:

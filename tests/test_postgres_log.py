@@ -84,13 +84,14 @@ def test_older_tables_are_migrated_and_newer_ones_refused(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with connect(dsn) as connection:
-        monkeypatch.setattr(schema, "FORMAT", 2)
-        monkeypatch.setattr(schema, "STEPS", {1: "CREATE TABLE whim.more (a integer);"})
+        now = schema.FORMAT
+        monkeypatch.setattr(schema, "FORMAT", now + 1)
+        monkeypatch.setattr(schema, "STEPS", {now: "CREATE TABLE whim.more (a integer);"})
         assert schema.create(connection)
         assert connection.execute("SELECT count(*) FROM whim.more").fetchone() == (0,)
-        assert schema.stored_format(connection) == 2
+        assert schema.stored_format(connection) == now + 1
         monkeypatch.undo()
-        with pytest.raises(StoreError, match="must be of a format up to 1, got 2"):
+        with pytest.raises(StoreError, match=f"must be of a format up to {now}, got {now + 1}"):
             schema.create(connection)
 
 

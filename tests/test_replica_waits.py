@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,31 +34,58 @@ def test_a_start_waits_for_the_database(tmp_path: Path) -> None:
             service.wait()
 
 
-@needs_postgres
-def test_nobody_waits_for_ever_for_a_row_that_does_not_come(tmp_path: Path) -> None:
-    """The decision of another replica is in the log, and what follows the log here stands still."""
-    settings = tmp_path / "whim.toml"
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Service]]:
+    """Two replicas that wait for the database for a second at most."""
+    folder = tmp_path_factory.mktemp("two")
+    settings = folder / "whim.toml"
     settings.write_text("commit_seconds = 1.0\ndemo = false\n")
     with Server.start() as server:
         more = "--config", str(settings), "--store", server.dsn
-        with Service(tmp_path / "a", *more) as one, Service(tmp_path / "b", *more) as other:
+        with Service(folder / "a", *more) as one, Service(folder / "b", *more) as other:
             for service in (one, other):
                 service.wait()
-            assert one.ask("POST", "/v1/spaces", CONFIG)[0] == 201
-            until(lambda: other.ask("GET", "/v1/spaces/news")[0] == 200)
-            (link,) = children(other, "process")
-            os.kill(link, signal.SIGSTOP)
-            try:
-                body = {"decision_id": "d", "candidates": ["x"], "context": [1.0, 0.0, 0.0]}
-                assert one.ask("POST", "/v1/spaces/news/decisions", body)[0] == 200
-                began = time.monotonic()
-                for path in ("rewards", "decisions/d/activate"):
-                    body = {"decision_id": "d", "value": 1.0} if path == "rewards" else {}
-                    status, said = other.ask("POST", f"/v1/spaces/news/{path}", body, timeout=20)
-                    assert (status, said["error"]["code"]) == (503, "unavailable"), said
-                assert time.monotonic() - began < 15
-            finally:
-                os.kill(link, signal.SIGCONT)
+            yield one, other
+
+
+@contextlib.contextmanager
+def not_following(service: Service) -> Iterator[None]:
+    """What follows the log for a replica stands still."""
+    (link,) = children(service, "process")
+    os.kill(link, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(link, signal.SIGCONT)
+
+
+@needs_postgres
+def test_a_space_that_is_not_here_yet_is_not_unknown(two: tuple[Service, Service]) -> None:
+    one, other = two
+    assert other.ask("GET", "/v1/spaces/later")[0] == 404
+    with not_following(other):
+        assert one.ask("POST", "/v1/spaces", {**CONFIG, "name": "later"})[0] == 201
+        status, said = other.ask("GET", "/v1/spaces/later")
+        assert (status, said["error"]["code"]) == (503, "unavailable"), said
+    body = {"decision_id": "d", "candidates": ["x"], "context": [1.0, 0.0, 0.0]}
+    assert other.ask("POST", "/v1/spaces/later/decisions", body)[0] == 200
+
+
+@needs_postgres
+def test_nobody_waits_for_ever_for_a_row_that_does_not_come(two: tuple[Service, Service]) -> None:
+    """The decision of another replica is in the log."""
+    one, other = two
+    assert one.ask("POST", "/v1/spaces", CONFIG)[0] == 201
+    assert other.ask("GET", "/v1/spaces/news")[0] == 200
+    with not_following(other):
+        body = {"decision_id": "d", "candidates": ["x"], "context": [1.0, 0.0, 0.0]}
+        assert one.ask("POST", "/v1/spaces/news/decisions", body)[0] == 200
+        began = time.monotonic()
+        for path in ("rewards", "decisions/d/activate"):
+            body = {"decision_id": "d", "value": 1.0} if path == "rewards" else {}
+            status, said = other.ask("POST", f"/v1/spaces/news/{path}", body, timeout=20)
+            assert (status, said["error"]["code"]) == (503, "unavailable"), said
+        assert time.monotonic() - began < 15
 
 
 def test_what_has_ended_is_named_once() -> None:

@@ -406,12 +406,13 @@ def test_hostile_names_are_escaped():
     )
     names = ['a"} 1\nwhim_arms{space="b', "back\\slash", "\ud800"]
     engine = SimpleNamespace(
-        spaces=dict.fromkeys(names, space), seq=0, failed=None,
+        spaces=dict.fromkeys(names, space), seq=0, failed=None, trouble=None,
         totals={name: {"steps": 3} for name in names},
         store=SimpleNamespace(queued_bytes=0, committed=0),
         clock=SimpleNamespace(view=ClockView(False, 0.0, 0)),
         lag=None,
     )  # fmt: skip
+    engine.parts = [engine]
     found = scraped(Metrics(engine))
     assert ("whim_arms", "b") not in found
     assert found["whim_steps_total", names[0]] == 3

@@ -239,6 +239,23 @@ def test_a_new_address_begins_now_and_a_new_space_with_its_first(tmp_path):
     assert sorted(asyncio.run(main()).n()) == [10, 11, 12]
 
 
+def test_spaces_of_another_log_have_numbers_of_their_own(tmp_path):
+    changes = Changes()
+    changes.add("here", 90, "old")
+    changes.add("there", 5, "old")
+
+    async def main():
+        counted = {"counted": lambda space: space == "here"}
+        async with Receiver() as to, delivering(tmp_path, changes, to.url, **counted) as made:
+            for space, seq in (("there", 6), ("new", 1), ("here", 91)):
+                changes.add(space, seq, f"{space} {seq}")
+                made.wake(space)
+            await until(lambda: len(to.got) == 3)
+            return to
+
+    assert sorted(asyncio.run(main()).n()) == ["here 91", "new 1", "there 6"]
+
+
 def test_a_space_made_while_it_was_down_is_not_missed(tmp_path):
     changes = Changes(old=[])
     changes.add("old", 5, 0)

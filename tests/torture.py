@@ -20,7 +20,9 @@ from typing import Any, NamedTuple
 from tests.cluster import Cluster, Node, Orchestrator, wait_until
 from tests.retrying import PLAIN, SPACES, Client, Told
 from tests.shared_truth import Whole, changes_of, check_answers, check_copy, check_told
+from whim.serve.log.origin import logs_of
 
+SHARDS = 2
 _CUTS: tuple[Any, ...] = ("drop", "replies", "reset")
 
 
@@ -52,11 +54,11 @@ class Summary(NamedTuple):
         return (
             f"{dealt} in {self.seconds:.0f} s: {len(told.decisions)} decisions, "
             f"{len(told.rewards)} rewards and {len(told.activated)} activations were acknowledged, "
-            f"{told.repeated} decisions twice; none lost, none doubled, {self.rows} rows without a "
-            f"gap. {self.answers} answers are the library's for what they were based on; all "
-            f"replicas and a fold from nothing have one digest. Retries: {retries}; the longest "
-            f"wait was {told.longest:.1f} s; replicas that had to be started again: "
-            f"{len(self.restarts)}."
+            f"{told.repeated} decisions twice; none lost, none doubled, {self.rows} rows "
+            f"in {SHARDS} shards without gaps. {self.answers} answers are the library's for what "
+            f"they were based on; all replicas and a fold from nothing have one digest. Retries: "
+            f"{retries}; the longest wait was {told.longest:.1f} s; replicas that had to be "
+            f"started again: {len(self.restarts)}."
         )
 
 
@@ -179,7 +181,7 @@ def torture(
 ) -> Summary:
     """Deal the blows under load, then hold everything against the log; what is wrong raises."""
     told, began, then = Told(), time.monotonic(), time.time()
-    with Cluster(folder) as cluster:
+    with Cluster(folder, shards=SHARDS) as cluster:
         cluster.create(*(SPACES[name] for name in spaces))
         watch = Orchestrator(cluster.nodes)
         ports = [node.port for node in cluster.nodes]
@@ -200,14 +202,20 @@ def torture(
         cluster.settle(list(spaces))
         cluster.stop()
         seconds = time.monotonic() - began
-        whole = Whole(cluster.server.dsn)
-    times = [row[1] / 1e6 for row in whole.rows]
-    assert then - 1 < min(times) <= max(times) < time.time() + 1, "a replica's clock got in"
-    check_told(whole, told)
-    digests = whole.digests()
-    for node in cluster.nodes:
-        check_copy(node.data, whole, digests)
-    seen = [changes_of(node.data, whole) for node in cluster.nodes]
-    assert all(changes == seen[0] for changes in seen), "replicas have seen other changes"
-    answers = sum(check_answers(space) for space in whole.spaces.values())
-    return Summary(blows, seconds, len(whole.rows), told, answers, watch.restarts)
+        wholes = [Whole(cluster.server.dsn, shard) for shard in range(SHARDS)]
+    assert sorted(name for whole in wholes for name in whole.spaces) == sorted(spaces)
+    assert all(whole.spaces for whole in wholes), "a shard has nothing to do"
+    answers = 0
+    for shard, whole in enumerate(wholes):
+        times = [row[1] / 1e6 for row in whole.rows]
+        assert then - 1 < min(times) <= max(times) < time.time() + 1, "a replica's clock got in"
+        check_told(whole, told)
+        digests = whole.digests()
+        copies = [logs_of(node.data)[shard] for node in cluster.nodes]
+        for copy in copies:
+            check_copy(copy, whole, digests)
+        seen = [changes_of(copy, whole) for copy in copies]
+        assert all(changes == seen[0] for changes in seen), "replicas have seen other changes"
+        answers += sum(check_answers(space) for space in whole.spaces.values())
+    rows = sum(len(whole.rows) for whole in wholes)
+    return Summary(blows, seconds, rows, told, answers, watch.restarts)

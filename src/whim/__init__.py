@@ -1,8 +1,9 @@
 """Whim: recommendations for people who change their minds.
 
 Contextual bandits that detect each change of interest, restart only what changed, and report it.
-Policies are here, with ``whim.worlds``, ``whim.logs``, ``whim.simulate``, ``whim.replay``,
-``whim.testing``, ``whim.Client`` and ``whim.AsyncClient``; each is loaded when first used.
+Policies are here, with ``whim.features``, ``whim.worlds``, ``whim.logs``, ``whim.simulate``,
+``whim.replay``, ``whim.testing``, ``whim.Client`` and ``whim.AsyncClient``; each is loaded when
+first used.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from whim.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from whim import errors as errors
+    from whim import features as features
     from whim import logs as logs
     from whim import policies as policies
     from whim import testing as testing
@@ -25,11 +27,14 @@ if TYPE_CHECKING:
     from whim.policies import *  # noqa: F403
     from whim.types import ChangeEvent as ChangeEvent
     from whim.types import Decision as Decision
+    from whim.types import ListDecision as ListDecision
 
 _LATER = {
     "ChangeEvent": "whim.types",
     "Decision": "whim.types",
+    "ListDecision": "whim.types",
     "errors": "whim.errors",
+    "features": "whim.features",
     "logs": "whim.logs",
     "replay": "whim.evaluate",
     "simulate": "whim.evaluate",
@@ -58,7 +63,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__getattr__("__all__")]
+    return sorted({*globals(), *_NOT_IN_ALL, *__getattr__("__all__")})
 
 
 def _load(name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["F64", "I64", "ArmId", "ChangeEvent", "Decision"]
+__all__ = ["F64", "I64", "ArmId", "ChangeEvent", "Decision", "ListDecision"]
 
 ArmId: TypeAlias = Hashable
 F64: TypeAlias = npt.NDArray[np.float64]
@@ -32,6 +32,19 @@ class Decision(NamedTuple):
     score: float
     mean: float
     width: float
+
+
+class ListDecision(NamedTuple):
+    """A list of arms for one context, the top first: entry i of each field is the i-th item.
+
+    ``scores``, ``means`` and ``widths`` are what ``Decision`` has of each. Scores fall from the top
+    down, unless limits, diversity or features of slots had a say.
+    """
+
+    arms: list[ArmId]
+    scores: list[float]
+    means: list[float]
+    widths: list[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,8 @@ class ChangeEvent:
     kind
         ``"jump"`` or ``"drift"``: how interests change, as the policy believes; ``None`` if it
         cannot tell.
+    features
+        The names of the coefficients, if the policy was given any (``with_features``).
     """
 
     arm: ArmId | None
@@ -87,3 +102,4 @@ class ChangeEvent:
     group: ArmId | None = None
     probability: float | None = None
     kind: str | None = None
+    features: tuple[str, ...] = ()

@@ -69,8 +69,40 @@ def convert(
     arm: Annotated[Text, _column("The arm shown.")] = None,
     reward: Annotated[Text, _column("Its reward.")] = None,
     context: Annotated[Text, _column("Features of the user: a,b,c or user_*.")] = None,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw",
+            rich_help_panel="Columns of a CSV or Parquet file",
+            help="Take those columns as numbers as they are: nothing scaled, no categories, no "
+            "constant, rows with gaps dropped.",
+        ),
+    ] = False,
+    category: Annotated[
+        Text, _column("Those of them that are categories written as numbers.")
+    ] = None,
+    cyclic: Annotated[
+        Text, _column("Those that come round: angle=360,hour. Hours and such are recognised.")
+    ] = None,
+    features: Annotated[
+        Text, _column("Encode as this log was, or as a JSON file of whim.features says.")
+    ] = None,
     time: Annotated[Text, _column("When. Default: the row number.")] = None,
     propensity: Annotated[Text, _column("Probability of the arm shown.")] = None,
+    prefix_propensity: Annotated[
+        Text, _column("Of lists: probability of the list up to and including the item.")
+    ] = None,
+    list_id: Annotated[
+        Text,
+        typer.Option(
+            "--list",
+            help="The list of a row: one row per shown item.",
+            rich_help_panel="Columns of a CSV or Parquet file",
+        ),
+    ] = None,
+    position: Annotated[
+        Text, _column("The item's position in it. Default: the rows' order.")
+    ] = None,
     candidates: Annotated[Text, _column("The arms that could be shown: a list, or text.")] = None,
     separator: Annotated[Text, _column("Between them in text. Default: |.")] = None,
     arms: Annotated[
@@ -103,11 +135,14 @@ def convert(
 
     flags: dict[str, Any] = {
         "logging": logging, "label": label, "arm": arm, "reward": reward, "time": time,
-        "propensity": propensity,
+        "propensity": propensity, "prefix_propensity": prefix_propensity, "list": list_id,
+        "position": position,
         "candidates": candidates, "separator": separator, "items": items, "item_id": item_id,
         "context": _list(context), "item_features": _list(item_features), "seed": seed,
         "arms": arms if arms in ("all", "seen", None) else _list(arms), "n_others": n_others,
         "min_ratings": min_ratings, "protocol": protocol, "strict": strict or None,
+        "raw": raw or None, "categories": _list(category), "features": features,
+        "cyclic": None if cyclic is None else dict(map(_period, _list(cyclic) or [])),
     }  # fmt: skip
     options = {name: value for name, value in flags.items() if value is not None}
     options |= dict(_named(text) for text in option or [])
@@ -136,6 +171,8 @@ def convert(
                 f"stopped; what is done is in {to}.parts: the same command goes on", err=True
             )
         raise
+    for line in what_was_done(log):
+        typer.echo(line, err=True)
     made = summary(log)
     typer.echo(json.dumps(made, indent=2, ensure_ascii=False) if as_json else _text(made))
 
@@ -150,6 +187,22 @@ def _spread(jobs: int, engine: str, address: str | None) -> Callable[..., Any] |
     return functools.partial(spread, jobs=jobs, engine=engine, address=address)
 
 
+def what_was_done(log: Log) -> list[str]:
+    """What became of the columns of the context, where they were not taken as they are."""
+    features = log.features
+    if features is None:
+        return []
+    from whim.logs.encoding import FIT_ROWS
+
+    rows = min(log.meta["read"], FIT_ROWS)
+    return [
+        f"context: {len(features.fields)} columns made {features.size} features, by the first "
+        f"{rows:,} rows (--raw takes columns as they are)",
+        *(f"  {line}" for line in features.describe()),
+        f"kept in the log: whim.features.load({str(log.path)!r}) encodes other rows the same way",
+    ]
+
+
 def summary(log: Log) -> dict[str, Any]:
     """What a conversion made."""
     return {
@@ -159,6 +212,7 @@ def summary(log: Log) -> dict[str, Any]:
         "arms": log.n_arms,
         "items": log.n_items,
         "pools": log.n_pools,
+        **({"shown_items": log.meta["n_shown"]} if log.has_lists else {}),
         "features": log.n_features,
         "item_features": log.n_item_features,
         "logging": log.logging,
@@ -170,7 +224,7 @@ def summary(log: Log) -> dict[str, Any]:
 
 def _text(made: dict[str, Any]) -> str:
     lines = [
-        f"{made['log']}: {made['events']:,} events, {made['arms']:,} arms, "
+        f"{made['log']}: {made['events']:,} {_what(made)}, {made['arms']:,} arms, "
         f"{made['pools']:,} pools; logging {made['logging'] or 'unknown'}",
         f"read {made['read']:,} lines as {made['reader']}",
     ]
@@ -181,6 +235,19 @@ def _text(made: dict[str, Any]) -> str:
         lines.append("noticed:")
         lines += [f"  {count:>9,}  {what}" for what, count in made["warnings"].items()]
     return "\n".join(lines)
+
+
+def _period(text: str) -> tuple[str, float | None]:
+    """``hour`` or ``angle=360``."""
+    name, equals, period = text.partition("=")
+    try:
+        return name, float(period) if equals else None
+    except ValueError:
+        raise typer.BadParameter(f"--cyclic takes NAME=PERIOD, got {text!r}") from None
+
+
+def _what(made: dict[str, Any]) -> str:
+    return f"lists of {made['shown_items']:,} items" if "shown_items" in made else "events"
 
 
 def _list(text: str | None) -> list[str] | None:

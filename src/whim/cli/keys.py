@@ -35,6 +35,11 @@ def _opened(data: Path, store: str | None, *, new: bool = False) -> Iterator[Key
 
         with contextlib.closing(Queries(store)) as documents:
             documents.open()
+            if documents.ask("SELECT 1 FROM whim.meta WHERE name = 'home'"):
+                raise InvalidInputError(
+                    "store must be the first database of the log, which has its keys, got another "
+                    "of its databases."
+                )
             yield StoreKeys(documents)
         return
     if not new and not data.is_dir():

@@ -63,12 +63,38 @@ def describe(log: Log) -> dict[str, Any]:
             "mean": float((used * sizes).sum() / n),
             "largest": int(sizes[used > 0].max()),
         },
+        **_lists(log),
         "logging": log.logging,
-        "propensities": log.propensity is not None,
+        "propensities": bool(log.meta["propensities"]),
         "read": log.meta.get("read"),
         "dropped": log.meta.get("dropped", {}),
         "warnings": log.meta.get("warnings", {}),
     }
+
+
+def _lists(log: Log) -> dict[str, Any]:
+    """What a log of lists has besides; nothing where events show single items."""
+    if not log.has_lists:
+        return {}
+    import numpy as np
+
+    if not log.n_events:
+        return {"lists": True}
+    lengths = np.diff(log.list_offsets)
+    longest = int(lengths.max())
+    position = np.arange(log.meta["n_shown"]) - np.repeat(log.list_offsets[:-1], lengths)
+    total = np.bincount(position, log.list_reward, longest)
+    rates = total / np.bincount(position, minlength=longest)
+    known = not bool(np.isnan(total).any())
+    return {
+        "lists": True,
+        "shown_items": log.meta["n_shown"],
+        "list_length": {
+            "shortest": int(lengths.min()), "mean": float(lengths.mean()), "longest": longest,
+        },
+        "position_reward": [float(f"{rate:.4g}") for rate in rates] if known else None,
+        "wanted_lists": log.list_wanted is not None,
+    }  # fmt: skip
 
 
 def _shown(value: Any) -> str:

@@ -44,3 +44,10 @@ Store = Annotated[
         help="The log that replicas share, if that is where it is.",
     ),
 ]  # fmt: skip
+Stores = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--store", metavar="postgresql://…", envvar="WHIM_STORE",
+        help="The log that replicas share, if that is where it is; repeated for more databases.",
+    ),
+]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -39,6 +40,7 @@ def paper(
             "Default: $WHIM_DATA."
         ),
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a long run.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -52,17 +54,20 @@ def paper(
     from whim.cli.progress import stages
     from whim.errors import InvalidInputError
     from whim.experiments import EXPERIMENTS, ExperimentResult, Options, compile_loops, run, select
+    from whim.extras import require_all
     from whim.report import headline_table, read_folder, write_report
 
     if listed:
         typer.echo("\n".join(EXPERIMENTS))
         return
+    require_all("report", "The report needs")  # rather now than after an hour
     ids = select(experiment, quick=quick)
     out = out or Path("whim-paper-quick" if quick else "whim-paper")
     if data is None and os.environ.get("WHIM_DATA"):
         data = Path(os.environ["WHIM_DATA"])
     if data is not None and not data.is_dir():
         raise InvalidInputError(f"data must be a folder, got {data}.")
+    _agree(ids, quick=quick, out=out, yes=yes)
     results: list[ExperimentResult] = []
     with stages() as bar:
         options = Options(
@@ -92,3 +97,30 @@ def paper(
         return
     Console().print(headline_table(results))
     typer.echo(f"\nReport: {page}")
+
+
+def _agree(ids: list[str], *, quick: bool, out: Path, yes: bool) -> None:
+    """Say how long it takes in full; on a terminal, begin only if that is welcome."""
+    if quick:
+        return
+    from whim.cli.forecast import in_words
+
+    known = [_seconds(out / f"{name.replace('/', '-')}.json") for name in ids]
+    if all(seconds is not None for seconds in known):
+        took = in_words(sum(seconds or 0.0 for seconds in known))
+        said = f"this took {took} when {out} was made"
+    elif len(ids) > 1:
+        said = f"{len(ids)} experiments in full take about an hour on two cores"
+    else:
+        said = f"{ids[0]} in full may take a quarter of an hour"
+    typer.echo(f"{said}; --quick takes minutes. What is finished is kept after Ctrl-C.", err=True)
+    if len(ids) > 1 and not yes and sys.stdin.isatty() and sys.stderr.isatty():
+        typer.confirm("Begin?", default=True, abort=True, err=True)
+
+
+def _seconds(file: Path) -> float | None:
+    """What an experiment took that was run before."""
+    try:
+        return float(json.loads(file.read_text(encoding="utf-8"))["seconds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

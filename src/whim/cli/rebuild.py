@@ -6,11 +6,11 @@ import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from whim.cli.options import DATA, DataDir, Json, Store
+from whim.cli.options import DATA, DataDir, Json, Stores
 from whim.errors import InvalidInputError
 from whim.extras import require_all
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def rebuild(
     data: DataDir = DATA,
-    store: Store = None,
+    store: Stores = None,
     space: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this space; may be repeated.")
     ] = None,
@@ -35,7 +35,8 @@ def rebuild(
     rows, what was learnt from them is stored in the log as a base, from which the replay starts.
 
     With --store, the log in PostgreSQL is replayed, and compared with the state of the replica
-    whose copy is in --data, if there is one.
+    whose copy is in --data, if there is one. If it has shards in several databases, give all of
+    them.
     """
     from whim.cli.progress import bar
     from whim.cli.serve import needed
@@ -45,8 +46,11 @@ def rebuild(
     from whim.serve.log.configs import open_spaces
 
     with contextlib.ExitStack() as opened:
-        reader, copy = _open(data, store, opened)
-        there = open_spaces(reader)
+        there = {
+            name: (log, *found)
+            for log in (_open_stores(data, store, opened) if store else _open(data, opened))
+            for name, found in open_spaces(log.reader).items()
+        }
         wanted = space or sorted(there)
         for name in wanted:
             if name not in there:
@@ -54,9 +58,9 @@ def rebuild(
                 raise InvalidInputError(f"space must be one of {known}, got {name!r}.")
         rows = []
         for name in wanted:
-            number, history = there[name]
-            with bar(name, reader.last()[0]) as advance:
-                rows.append(_compare(data, reader, copy, name, number, history.now, advance))
+            log, number, history = there[name]
+            with bar(name, log.reader.last()[0]) as advance:
+                rows.append(_compare(log, name, number, history.now, advance))
     if as_json:
         print_json({"spaces": rows})
     else:
@@ -65,43 +69,55 @@ def rebuild(
         raise typer.Exit(1)
 
 
-def _open(
-    data: Path, store: str | None, opened: contextlib.ExitStack
-) -> tuple[CommittedLog, LogReader | None]:
-    """The log to replay, and that from which a restart would go on, if there is one."""
-    from whim.serve.log.origin import origin_of
+class _Log(NamedTuple):
+    """A log to replay, that from which a restart would go on, if there is one, and its folder."""
+
+    reader: CommittedLog
+    copy: LogReader | None
+    data: Path
+
+
+def _open(data: Path, opened: contextlib.ExitStack) -> list[_Log]:
+    from whim.serve.log.origin import logs_of
     from whim.serve.log.reader import LogReader
 
-    path = data / "log.db"
-    if store is None:
-        if not path.is_file():
-            raise InvalidInputError(f"data must be a service's directory, got {str(data)!r}.")
-        reader = opened.enter_context(contextlib.closing(LogReader(path)))
-        return reader, reader
-    require_all("postgres", "A log in PostgreSQL needs")
-    from whim.serve.postgres.reader import open_reader
+    if not (data / "log.db").is_file():
+        raise InvalidInputError(f"data must be a service's directory, got {str(data)!r}.")
+    logs = []
+    for folder in logs_of(data):
+        reader = opened.enter_context(contextlib.closing(LogReader(folder / "log.db")))
+        logs.append(_Log(reader, reader, folder))
+    return logs
 
-    shared = opened.enter_context(contextlib.closing(open_reader(store)))
-    copy = None
-    ((log_id,),) = shared.query("SELECT value FROM whim.meta WHERE name = 'log'")
-    if path.is_file() and origin_of(data) == log_id:
-        copy = opened.enter_context(contextlib.closing(LogReader(path)))
-    return shared, copy
+
+def _open_stores(data: Path, stores: list[str], opened: contextlib.ExitStack) -> list[_Log]:
+    """Every shard of every database."""
+    from whim.serve.log.origin import logs_of, origin_of
+    from whim.serve.log.reader import LogReader
+
+    require_all("postgres", "A log in PostgreSQL needs")
+    from whim.serve.postgres.databases import existing_shards
+    from whim.serve.postgres.reader import Reader
+
+    copies = {origin_of(folder): folder for folder in logs_of(data)}
+    logs = []
+    for shard in existing_shards(stores):
+        reader = opened.enter_context(contextlib.closing(Reader(shard.address, shard.number)))
+        copy, folder = None, copies.get(shard.origin, data)
+        if shard.origin in copies and (folder / "log.db").is_file():
+            copy = opened.enter_context(contextlib.closing(LogReader(folder / "log.db")))
+        logs.append(_Log(reader, copy, folder))
+    return logs
 
 
 def _compare(
-    data: Path,
-    reader: CommittedLog,
-    copy: LogReader | None,
-    name: str,
-    number: int,
-    config_row: ConfigRow,
-    advance: Callable[[int], None],
+    log: _Log, name: str, number: int, config_row: ConfigRow, advance: Callable[[int], None]
 ) -> dict[str, Any]:
     from whim.serve.log.base import read_base, rows_of
     from whim.serve.state.recovery import begin
     from whim.serve.state.snapshots import peek
 
+    reader, copy, data = log
     snapshot = None if copy is None else peek(data / "snapshots.db", number)
     if snapshot is not None and snapshot.version != config_row.version:
         snapshot = None

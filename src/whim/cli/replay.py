@@ -10,7 +10,9 @@ from whim.cli.options import Baseline, Jobs, Json, Logging, Plot, Policies, Save
 
 if TYPE_CHECKING:
     from whim.cli.specs import Source
+    from whim.logs import Log
 
+_LISTS = "Logs of lists"
 _WIDEST = 400  # cross features beyond which the usual policies leave the hybrid pair out
 
 
@@ -25,6 +27,33 @@ def replay(
     first: Annotated[float, typer.Option(help="Use this share of the log, from its start.")] = 1.0,
     bins: Annotated[int, typer.Option(min=1, help="Time bins for the rate over time.")] = 40,
     seed: Annotated[int, typer.Option(min=0, help="Seed of samples and policies.")] = 0,
+    k: Annotated[
+        int | None,
+        typer.Option(
+            "--k", min=1, help="Lists: look at the first k positions.", rich_help_panel=_LISTS
+        ),
+    ] = None,
+    match: Annotated[
+        str | None,
+        typer.Option(
+            help="Lists: prefix (as far as lists agree) or list (whole ones). Default: prefix.",
+            rich_help_panel=_LISTS,
+        ),
+    ] = None,
+    feedback: Annotated[
+        str | None,
+        typer.Option(
+            help="Lists: cascade, semi or positions. Default: cascade.", rich_help_panel=_LISTS
+        ),
+    ] = None,
+    examine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="1,0.6,…",
+            help="For positions: chances of being seen, from the top.",
+            rich_help_panel=_LISTS,
+        ),
+    ] = None,
     jobs: Jobs = -1,
     baseline: Baseline = None,
     as_json: Json = False,
@@ -51,7 +80,8 @@ def replay(
     with bar(f"replay {opened.path.name}", runs * len(policies)) as progress:
         result = play(
             opened, policies, logging=logging, sample=sample, runs=runs, seed=seed, bins=bins,
-            first=first, jobs=jobs, progress=progress,
+            first=first, jobs=jobs, progress=progress, k=k, match=match, feedback=feedback,
+            examine=_numbers(examine),
         )  # fmt: skip
     show.keep(result, save=save, plot=plot)
     rows = result.rows(base)
@@ -59,6 +89,10 @@ def replay(
         show.print_json({"settings": result.settings, "baseline": base, "policies": rows})
         return
     _print_rates(rows, base)
+    if opened.has_lists:
+        _print_list_estimates(rows)
+        _say_about_lists(opened, result.settings, base)
+        return
     scheme = result.settings["logging"]
     if scheme == "propensity":
         _print_estimates(rows)
@@ -81,6 +115,17 @@ def replay(
         f"Relative is against {base}; [low, high] are 95 % intervals {over}. Changes are those "
         "that a policy reported, per run."
     )
+
+
+def _numbers(text: str | None) -> list[float] | None:
+    from whim.errors import InvalidInputError
+
+    try:
+        return None if text is None else [float(word) for word in text.split(",")]
+    except ValueError:
+        raise InvalidInputError(
+            f"examine must be numbers with commas between them, got {text!r}."
+        ) from None
 
 
 def _usual(source: Source) -> list[str]:
@@ -129,3 +174,53 @@ def _print_estimates(rows: list[dict[str, Any]]) -> None:
     typer.echo()
     heads = ("policy", *(name.upper() for name in names), "effective", "support")
     print_table(heads, cells)
+
+
+_LIST_NAMES = {
+    "slots": "slots", "rips": "RIPS", "cdr": "cascade DR", "pi": "pseudo-inverse", "ips": "IPS",
+}  # fmt: skip
+
+
+def _print_list_estimates(rows: list[dict[str, Any]]) -> None:
+    from whim.cli.show import compact, estimate, print_table, say
+
+    cells = [
+        [
+            row["policy"] if name == "slots" else "",
+            shown,
+            "unknown" if row[f"{name}_unknown"] else estimate(row, name),
+            compact(row[f"{name}_effective"]),
+            f"{100 * row[f'{name}_support']:.3g} %",
+        ]
+        for row in rows
+        for name, shown in _LIST_NAMES.items()
+    ]
+    typer.echo()
+    print_table(("policy", "estimate", "reward of a list", "effective", "support"), cells, left=2)
+    for row in rows:
+        why: dict[str, list[str]] = {}
+        for name, shown in _LIST_NAMES.items():
+            if row[f"{name}_unknown"]:
+                why.setdefault(row[f"{name}_unknown"], []).append(shown)
+        for reason, names in why.items():
+            say(f"{row['policy']}: {', '.join(names)} unknown, since {reason}.")
+
+
+def _say_about_lists(log: Log, settings: dict[str, Any], base: str) -> None:
+    from whim.cli.show import say
+
+    counted = {
+        "prefix": "Items count from the top down as far as a policy's list agrees with the one "
+        "shown; CTR is the sum over positions of their mean reward.",
+        "list": "Lists count that a policy would have shown just so; CTR is their mean reward.",
+    }
+    say(
+        f"{log.path.name}: {settings['events']:,} lists of up to {settings['k']} items, "
+        f"{log.n_arms} arms, logging {settings['logging']}, feedback {settings['feedback']}, "
+        f"seed {settings['seed']}. {counted[settings['match']]}\n"
+        "The estimates are of the reward of a list, from all lists, each with its effective sample "
+        "size. They are right if an item's reward depends on: itself and its position (slots); "
+        "also on the items above it (RIPS, cascade DR); if a list's reward is a sum over its "
+        "positions (pseudo-inverse); always (IPS).\n"
+        f"Relative is against {base}; [low, high] are 95 % intervals."
+    )

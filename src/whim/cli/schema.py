@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from whim.errors import InvalidInputError
 from whim.extras import require_all
 
 
@@ -13,12 +14,23 @@ def schema(
     shards: Annotated[
         int, typer.Option(min=1, max=4096, help="How many parts the log has; more can be added.")
     ] = 1,
+    before: Annotated[
+        int | None,
+        typer.Option("--from", metavar="FORMAT", help="Print what leads on from older tables."),
+    ] = None,
 ) -> None:
     """Print the SQL that makes the tables of a shared log, for a database that others look after.
 
     Where it may make tables, `whim serve --store` does it by itself.
     """
     require_all("postgres", "The tables of PostgreSQL need")
-    from whim.serve.postgres.schema import text
+    from whim.serve.postgres.schema import FORMAT, OLDEST, migration, text
 
-    typer.echo(text(shards), nl=False)
+    if before is None:
+        typer.echo(text(shards), nl=False)
+    elif OLDEST <= before < FORMAT:
+        typer.echo(f"BEGIN;\n{migration(before)}COMMIT;")
+    else:
+        raise InvalidInputError(
+            f"--from must be a format from {OLDEST} to {FORMAT - 1}, got {before}."
+        )

@@ -28,11 +28,16 @@ def serve(
         typer.Option(metavar="DIR", help="Where everything is kept; default whim-data."),
     ] = None,
     store: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="postgresql://…",
-            help="A log that replicas share; --data then keeps this replica's copy of it.",
+            help="A log that replicas share; --data then keeps this replica's copy of it. "
+            "Repeated: other databases with shards of it (more_stores).",
         ),
+    ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(help="How many shards each database has at least; default: as it has, or 1."),
     ] = None,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on; any but this machine's needs keys.")
@@ -49,7 +54,8 @@ def serve(
     from whim.serve.settings import load
 
     settings = load(
-        config, environment=os.environ, data=data, store=store, host=host, port=port,
+        config, environment=os.environ, data=data, store=store[0] if store else None,
+        more_stores=(store or [])[1:] or None, shards=shards, host=host, port=port,
         log_format=log_format,
     )  # fmt: skip
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,8 @@ from whim.cli.options import Baseline, Jobs, Json, Plot, Policies, SaveFolder, W
 if TYPE_CHECKING:
     from whim.cli.specs import Source
 
+# steps of a run: clicks are rare, and what changes between them shows late
+_HORIZON = {"news": 50_000}
 # α, ω, δ of the paper: synthetic rewards; clicks, disjoint and hybrid (Yahoo)
 _LINEAR = (1.0, 100, 0.35)
 _CLICKS = {"disjoint": (0.2, 1000, 0.025), "hybrid": (0.15, 1200, 0.03)}
@@ -23,7 +26,9 @@ def simulate(
     ] = "piecewise",
     set_: WorldSettings = None,
     runs: Annotated[int, typer.Option(min=1, help="Independent runs.")] = 10,
-    horizon: Annotated[int, typer.Option(min=1, help="Steps of a run, T.")] = 20_000,
+    horizon: Annotated[
+        int | None, typer.Option(min=1, help="Steps of a run, T. Default: 20,000; news: 50,000.")
+    ] = None,
     arms: Annotated[int | None, typer.Option(min=1, help="Arms, K. Default: 10.")] = None,
     features: Annotated[
         int | None, typer.Option(min=1, help="Length of a context, d. Default: 5.")
@@ -49,11 +54,11 @@ def simulate(
     ] = None,
     window: Annotated[
         int | None,
-        typer.Option(min=2, help="PSLinUCB's window ω, without --policy. Default: 100."),
+        typer.Option(min=2, help="Window ω of the paper's test, without --policy. Default: 100."),
     ] = None,
     threshold: Annotated[
         float | None,
-        typer.Option(help="PSLinUCB's threshold δ, without --policy. Default: 0.35."),
+        typer.Option(help="Threshold δ of the paper's test, without --policy. Default: 0.35."),
     ] = None,
     baseline: Baseline = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the worlds.")] = 0,
@@ -64,11 +69,13 @@ def simulate(
 ) -> None:
     """Run policies in a world whose true rewards are known, and compare their regret.
 
-    Without --policy: LinUCB, PSLinUCB and an oracle. The defaults are the paper's
-    synthetic experiment (ten runs of its hundred) with each arm changing at its own times.
+    Without --policy: LinUCB, PSLinUCB with its defaults and with the paper's test,
+    AdaptiveLinUCB, and an oracle. The world is by default that of the paper's synthetic
+    experiment (ten runs of its hundred) with each arm changing at its own times.
     """
     from whim import checks
     from whim.cli import show, specs
+    from whim.cli.forecast import say_how_long
     from whim.cli.progress import bar, processes
     from whim.errors import InvalidInputError
     from whim.evaluate import simulate as play
@@ -91,7 +98,10 @@ def simulate(
     policies = specs.make(policy or _usual(source, params, own), source)
     first = checks.choice("baseline", baseline or next(iter(policies)), tuple(policies))
     show.check_targets(save=save, plot=plot)
+    horizon = horizon or _HORIZON.get(world, 20_000)
     jobs = processes(jobs, runs * horizon * len(policies))
+    trial = functools.partial(play, made, policies, seed=seed)
+    say_how_long(trial, horizon=horizon, runs=runs, policies=len(policies), jobs=jobs)
     with bar(f"{len(policies)} policies, run", runs) as progress:
         result = play(
             made, policies, horizon=horizon, runs=runs, seed=seed, jobs=jobs, progress=progress
@@ -120,7 +130,7 @@ def simulate(
 
 
 def _usual(source: Source, params: dict[str, Any], own: dict[str, Any]) -> list[str]:
-    """LinUCB, PSLinUCB and the oracle, with the paper's parameters."""
+    """LinUCB, PSLinUCB as by default and as in the paper, AdaptiveLinUCB and the oracle."""
     payoff = "hybrid" if source.n_item_features else "disjoint"
     clicks = params["kind"] == "news" or params.get("rewards") == "bernoulli"
     usual = _CLICKS[payoff] if clicks else _LINEAR
@@ -130,7 +140,9 @@ def _usual(source: Source, params: dict[str, Any], own: dict[str, Any]) -> list[
     )
     policies = [
         f"LinUCB=linucb-{payoff}:alpha={alpha}",
-        f"PSLinUCB=pslinucb-{payoff}:alpha={alpha},window={window},threshold={threshold}",
+        f"PSLinUCB=pslinucb-{payoff}:alpha={alpha}",
+        f"PSLinUCB (paper)=pslinucb-{payoff}:alpha={alpha},window={window},threshold={threshold}",
+        "AdaptiveLinUCB=adaptive-linucb",
     ]
     if params["kind"] != "drifting":  # it has no change points
         policies.append(f"oracle=oracle-restart:policy=linucb-{payoff},alpha={alpha}")

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 _ORACLE = "oracle-restart"
 _WORDS = {"true": True, "false": False, "none": None}
 # the paper's synthetic experiments have one user who comes back
-_CUSTOMS: dict[str, dict[str, Any]] = {"piecewise": {"users": "fixed"}}
+# and a front page of few articles shows within a minute what Yahoo's takes a month to show
+_CUSTOMS: dict[str, dict[str, Any]] = {
+    "piecewise": {"users": "fixed"},
+    "news": {"n_arms": 20, "pool_size": 5, "rate": 0.1},
+}
 
 
 class Spec(NamedTuple):

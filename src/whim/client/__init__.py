@@ -19,11 +19,22 @@ except ImportError as error:
     ) from error
 
 from whim.client.asynchronous import AsyncClient
-from whim.client.core import Arm, Change, Rewarded, ServiceError, SpaceInfo, UnreachableError
+from whim.client.core import ServiceError, UnreachableError
 from whim.client.sync import Client
-from whim.serve.wire import Answer, Candidate, DecisionBody, RewardBody, SpaceConfig
+from whim.client.views import Arm, Change, Rewarded, SpaceInfo
+from whim.serve.wire import (
+    Answer,
+    Candidate,
+    DecisionBody,
+    ListAnswer,
+    ListItem,
+    RewardBody,
+    Slot,
+    SpaceConfig,
+)
 
 __all__ = [
     "Answer", "Arm", "AsyncClient", "Candidate", "Change", "Client", "DecisionBody",
-    "RewardBody", "Rewarded", "ServiceError", "SpaceConfig", "SpaceInfo", "UnreachableError",
+    "ListAnswer", "ListItem", "RewardBody", "Rewarded", "ServiceError", "Slot", "SpaceConfig",
+    "SpaceInfo", "UnreachableError",
 ]  # fmt: skip

@@ -8,8 +8,9 @@ from typing import Any, Concatenate
 
 import httpx
 
-from whim.client.core import Call, Change, Core, P, ServiceError, T, describe
+from whim.client.core import Call, Core, P, ServiceError, T, describe
 from whim.client.events import Events
+from whim.client.views import Change
 
 
 def _sends(
@@ -49,6 +50,7 @@ class AsyncClient:
     change = _sends(Core.change)
     retire = _sends(Core.retire)
     decide = _sends(Core.decide)
+    decide_list = _sends(Core.decide_list)
     decide_many = _sends(Core.decide_many)
     reward = _sends(Core.reward)
     reward_many = _sends(Core.reward_many)

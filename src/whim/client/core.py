@@ -14,14 +14,24 @@ from urllib.parse import quote, urlsplit
 import httpx
 import msgspec
 
+from whim.client.views import Arm, Change, Rewarded, SpaceInfo
 from whim.errors import InvalidInputError, WhimError
 from whim.serve.settings import is_loopback
-from whim.serve.wire import Answer, Candidate, DecisionBody, RewardBody, SpaceConfig
+from whim.serve.wire import (
+    Answer,
+    Candidate,
+    DecisionBody,
+    ListAnswer,
+    RewardBody,
+    Slot,
+    SpaceConfig,
+)
 
 T = TypeVar("T")
 P = ParamSpec("P")
 Context = Sequence[float] | Mapping[str, Any]
 Candidates = Sequence[str | int | Candidate | Mapping[str, Any]]
+Slots = Sequence[Slot | Mapping[str, Any]]
 Decisions = Iterable[DecisionBody | Mapping[str, Any]]
 Rewards = Iterable[RewardBody | Mapping[str, Any]]
 AGAIN = (429, 502, 503, 504)
@@ -42,80 +52,6 @@ class UnreachableError(ServiceError):
     def __init__(self, url: str, error: Exception) -> None:
         said = str(error) or type(error).__name__
         super().__init__(0, "unreachable", f"url must be of a service that answers: {url}: {said}.")
-
-
-class SpaceInfo(msgspec.Struct, kw_only=True):
-    """A space: ``steps`` are rewards learnt, ``waiting`` decisions whose reward may still come.
-
-    While it is rebuilding, ``wanted`` is the version to come; ``failed`` says why it did not.
-    """
-
-    name: str
-    version: int
-    config: SpaceConfig
-    wanted: int = 0
-    rebuilding: bool = False
-    failed: str | None = None
-    arms: int = 0
-    waiting: int = 0
-    steps: int = 0
-
-
-class Rewarded(msgspec.Struct):
-    """What became of a reward: learnt, kept, duplicate or late."""
-
-    decision_id: str
-    state: str
-
-
-class Rate(msgspec.Struct, kw_only=True):
-    """A mean reward over ``plays`` with its 95 % interval; None where too few are known."""
-
-    plays: int
-    mean: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-
-class Arm(msgspec.Struct, kw_only=True):
-    """An arm: how often shown and learnt, its mean reward with a 95 % interval, its trend.
-
-    These are over all rewards; ``since_change`` is the rate after its last change, if it had one.
-    """
-
-    arm: str | int
-    decisions: int
-    plays: int
-    mean: float | None = None
-    low: float | None = None
-    high: float | None = None
-    trend: list[float | None] = []
-    last_change_at: str | None = None
-    since_change: Rate | None = None
-
-
-class Change(msgspec.Struct, kw_only=True):
-    """A change of interest that the service detected: ``whim.ChangeEvent``, its space and time."""
-
-    seq: int
-    at: str
-    space: str
-    version: int
-    arm: str | int | None
-    step: int
-    plays: int
-    statistic: float | None
-    threshold: float | None
-    theta_before: list[float | None]
-    theta_after: list[float | None]
-    window: int
-    began: int | None = None
-    p_value: float | None = None
-    direction: list[float | None] = []
-    group: str | int | None = None
-    features: list[str] = []
-    probability: float | None = None
-    kind: str | None = None
 
 
 class _Problem(msgspec.Struct):
@@ -190,6 +126,7 @@ def _nothing(_: bytes) -> None:
 
 
 _answer, _answers = msgspec.json.Decoder(Answer).decode, _each(Answer, "answers")
+_list_answer = msgspec.json.Decoder(ListAnswer).decode
 _rewarded, _results = msgspec.json.Decoder(Rewarded).decode, _each(Rewarded, "results")
 _info, _infos = msgspec.json.Decoder(SpaceInfo).decode, _field(list[SpaceInfo], "spaces")
 _object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -331,6 +268,18 @@ class Core:
         data = _encode(_named(body | {"deferred": deferred}, "decision_id"))
         return Call("POST", self.at(space, "decisions"), data, _answer)
 
+    def decide_list(
+        self, context: Context, candidates: Candidates, k: int | None = None, *,
+        slots: Slots | None = None, decision_id: str | None = None, deferred: bool = False,
+        space: str | None = None,
+    ) -> Call[ListAnswer]:  # fmt: skip
+        """What to show in ``k`` places, or in ``slots``; rewards are for items of it."""
+        body: dict[str, Any] = {"context": context, "candidates": candidates}
+        body |= {"k": k} if slots is None else {"slots": slots}
+        body["decision_id"] = decision_id
+        data = _encode(_named(body | {"deferred": deferred}, "decision_id"))
+        return Call("POST", self.at(space, "lists"), data, _list_answer)
+
     def decide_many(
         self, decisions: Decisions, *, space: str | None = None
     ) -> Call[list[Answer | ServiceError]]:
@@ -340,10 +289,11 @@ class Core:
 
     def reward(
         self, decision_id: str, value: float, *, reward_id: str | None = None,
-        space: str | None = None,
+        slot: str | int | None = None, arm: str | int | None = None, space: str | None = None,
     ) -> Call[Rewarded]:  # fmt: skip
-        """Report the reward of a decision."""
+        """Report the reward of a decision; of a list, ``slot`` or ``arm`` says of which item."""
         body = {"decision_id": decision_id, "value": value, "reward_id": reward_id}
+        body |= {name: at for name, at in (("slot", slot), ("arm", arm)) if at is not None}
         data = _encode(_named(body, "reward_id"))
         return Call("POST", self.at(space, "rewards"), data, _rewarded)
 

@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import msgspec
 
-from whim.client.core import AGAIN, Change, ServiceError, UnreachableError, pause, problem
+from whim.client.core import AGAIN, ServiceError, UnreachableError, pause, problem
+from whim.client.views import Change
 
 _QUIET = 60.0  # seconds of silence after which it reconnects
 _change = msgspec.json.Decoder(Change).decode

@@ -45,7 +45,7 @@ class Follower:
         starts = self._starts(batch)
         members = _Members(batch.members, self._slots, self._seen)
         for start, stop in zip(starts, [*starts[1:], n], strict=True):
-            members.fill(self._meet(self._pool(batch, start)))
+            members.fill(self.meet(self._pool(batch, start)))
             cut = slice(start, stop)
             part = batch._replace(
                 X=batch.X[cut], pool_of=batch.pool_of[cut], members=members.slots,
@@ -80,7 +80,7 @@ class Follower:
         pool = batch.pool_of[event]
         return batch.members[batch.offsets[pool] : batch.offsets[pool + 1]]
 
-    def _meet(self, items: I64) -> I64:
+    def meet(self, items: I64) -> I64:
         """Add a pool's new arms, replace features that changed; the items never met before."""
         arms = self._item_arm[items]
         before = self._current[arms]

@@ -9,9 +9,9 @@ online. All other events leave no trace in it, not even in its random stream.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,9 @@ from whim import checks, logs
 from whim.errors import InvalidInputError
 from whim.evaluate.estimates import CERTAIN
 from whim.evaluate.follow import Follower
+from whim.evaluate.replay_lists import ListPlan, plan_lists, replay_lists
 from whim.evaluate.replay_result import ReplayResult, ReplayRun
-from whim.evaluate.simulate import fresh, sealed
+from whim.evaluate.simulate import check_by_label, fresh, sealed
 from whim.evaluate.spread import spread
 from whim.kernels.linalg import udu
 from whim.kernels.loops import MATCH, ONE, EventBatch
@@ -47,6 +48,10 @@ def replay(
     bins: int = BINS,
     first: float = 1.0,
     floor: float | None = None,
+    k: int | None = None,
+    match: str | None = None,
+    feedback: str | None = None,
+    examine: Sequence[float] | None = None,
     jobs: int = 1,
     engine: str = "local",
     address: str | None = None,
@@ -78,6 +83,10 @@ def replay(
     floor
         For ``"propensity"``: see there; the 5th percentile of the propensities,
         each event weighted by 1/p, if None.
+    k, match, feedback, examine
+        For logs of lists: look at the first ``k`` positions (all); learn from the ``"prefix"`` of
+        a list that agrees with what was shown, or from whole lists only (``"list"``); ``feedback``
+        and ``examine`` as those of ``Policy.update_list``. See ``replay_lists``.
     jobs, engine, address
         Where runs are spread: see ``spread``. The result does not depend on it.
     progress
@@ -97,17 +106,22 @@ def replay(
     """
     opened = log if isinstance(log, Log) else logs.open(log)
     checks.integer("runs", runs, 1)
-    how = plan(
-        opened, logging=logging, sample=sample, seed=seed, bins=bins, first=first, floor=floor
-    )
-    if not policies:
-        raise InvalidInputError("policies must hold at least one policy, got none.")
+    shared = {"logging": logging, "sample": sample, "seed": seed, "bins": bins, "first": first,
+              "floor": floor}  # fmt: skip
+    by_list = {"k": k, "match": match, "feedback": feedback, "examine": examine}
+    how = _plan_of(opened, shared, by_list)
+    check_by_label(policies)
     data: dict[str, bytes] = {}
     for label, policy in policies.items():
         if not isinstance(policy, Policy):
             raise InvalidInputError(f"policies must be policies, got {policy!r} for {label!r}.")
         _fits(opened, label, policy)
         data[label] = sealed(label, policy)  # type: ignore[assignment]
+    if isinstance(how, ListPlan):
+        return replay_lists(
+            opened, policies, data, how, runs=runs, jobs=jobs, engine=engine, address=address,
+            progress=progress,
+        )  # fmt: skip
     tasks = [(label, run) for label in policies for run in range(runs)]
     outcomes = spread(
         partial(_task, os.fspath(opened.path), data, how),
@@ -122,6 +136,18 @@ def replay(
         "floor": how.floor, "policies": {label: repr(p) for label, p in policies.items()},
     }  # fmt: skip
     return ReplayResult(settings, by_label)
+
+
+def _plan_of(log: Log, shared: dict[str, Any], by_list: dict[str, Any]) -> Plan | ListPlan:
+    """The plan for a log of lists or of single items."""
+    if log.has_lists:
+        return plan_lists(log, **shared, **by_list)
+    for name, value in by_list.items():
+        if value is not None:
+            raise InvalidInputError(
+                f"{name} must not be given: {log.path.name} has single items, got {value!r}."
+            )
+    return plan(log, **shared)
 
 
 class Plan(NamedTuple):
@@ -146,6 +172,8 @@ def plan(
     floor: float | None = None,
 ) -> Plan:
     """The plan for a log, from parameters as those of ``replay``."""
+    if log.has_lists:
+        raise InvalidInputError(f"log must be one of single items, got {log.path.name} of lists.")
     scheme = _scheme(log, logging)
     checks.number("sample", sample, above=0, most=1)
     checks.number("first", first, above=0, most=1)

@@ -71,8 +71,9 @@ def simulate(
     checks.integer("runs", runs, 1)
     checks.integer("horizon", horizon, 1)
     checks.integer("points", points, 1)
-    if not policies:
-        raise InvalidInputError("policies must hold at least one policy, got none.")
+    if not callable(getattr(world, "episode", None)):
+        raise InvalidInputError(f"world must be one of whim.worlds, got {world!r}.")
+    check_by_label(policies)
     makers = {label: sealed(label, made) for label, made in policies.items()}
     noted = min(points, horizon)
     at = np.linspace(horizon / noted, horizon, noted).astype(np.int64)
@@ -89,6 +90,17 @@ def simulate(
         detections={b: [Detection(*run["detection"][b]) for run in outcomes] for b in labels},
         changes=np.array([run["changes"] for run in outcomes]),
     )
+
+
+def check_by_label(policies: Any) -> None:
+    """Refuse what is no dict of policies by the labels that results show them under."""
+    if not isinstance(policies, Mapping):
+        raise InvalidInputError(
+            'policies must be a dict of policies by label, such as {"LinUCB": '
+            f"whim.LinUCBDisjoint(...)}}, got {type(policies).__name__}."
+        )
+    if not policies:
+        raise InvalidInputError("policies must hold at least one policy, got none.")
 
 
 def sealed(label: str, made: Any) -> bytes | Callable[[Episode], Policy]:

@@ -2,6 +2,23 @@
 
 A log is a folder: ``meta.json``, ``arms.json`` and one raw little-endian file per column;
 ``digest.json`` has the SHA-256 of each of them.
+
+A log of lists (``meta["lists"]``, format 2, so that a Whim that knows no lists refuses it) has one
+event per list and, instead of ``logged`` and ``propensity``:
+
+- ``list_offsets``: event i shows the items ``list_offsets[i] : list_offsets[i + 1]`` of the columns
+  below, from the top; an item's position is its number within the list, from 0;
+- ``list_place``: the item's place in the event's pool, so the arm;
+- ``list_reward``: what the item earned (1 if clicked); nan in all items of a list of which only the
+  reward as a whole is known;
+- ``list_probability``: the probability of this item at this position, over all lists;
+- ``list_prefix_probability``: that of the list up to and including this item, in this order. Both
+  only where known (``meta["propensities"]``);
+- ``list_wanted``: the place that the logging policy itself had put at this position, and per event
+  ``explore``, the probability with which an ordered uniform draw from the pool replaced the whole
+  list; both only where known (``meta["wanted"]``).
+
+``reward`` is that of the list as a whole: the sum of its items', unless it was given.
 """
 
 from __future__ import annotations
@@ -15,16 +32,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from whim.errors import LogFileError
+from whim.errors import InvalidInputError, LogFileError
+from whim.features import Features
 from whim.types import F64, I64, ArmId
 
 FORMAT = 1
+LIST_FORMAT = 2  # of logs of lists
 DIGEST = "digest.json"
 LOGGING = ("uniform", "propensity", "full")
 COLUMNS = {
     "time": "<i8", "context": "", "pool": "<i4", "logged": "<i4", "reward": "<f8",
     "propensity": "<f8", "pool_offsets": "<i8", "pool_items": "<i4", "item_arm": "<i4",
     "item_features": "<f8", "item_first": "<i8",
+}  # fmt: skip
+LIST_COLUMNS = {
+    "list_offsets": "<i8", "list_place": "<i4", "list_reward": "<f8", "list_probability": "<f8",
+    "list_prefix_probability": "<f8", "list_wanted": "<i4", "explore": "<f8",
 }  # fmt: skip
 CONTEXT_DTYPES = {"float64": "<f8", "uint8": "|u1"}
 _COUNTS = ("n_events", "n_arms", "n_items", "n_pools", "n_members", "n_features", "n_item_features")
@@ -45,6 +68,22 @@ class Event(NamedTuple):
     propensity: float | None
 
 
+class Shown(NamedTuple):
+    """One list of a log in plain form, an entry per item from the top."""
+
+    time: int
+    x: npt.NDArray[Any]
+    arms: list[ArmId]
+    features: F64
+    shown: list[ArmId]
+    rewards: list[float]
+    reward: float
+    probabilities: list[float] | None
+    prefix_probabilities: list[float] | None
+    wanted: list[ArmId] | None
+    explore: float | None
+
+
 class Log:
     """Logged feedback: who came, what could be shown, what was shown, what it earned.
 
@@ -59,6 +98,10 @@ class Log:
         place in it that was shown, and the reward.
     propensity
         The probability with which the shown arm was chosen, or ``None``.
+    has_lists
+        Whether events are lists. They have the columns ``list_offsets``, ``list_place``,
+        ``list_reward``, ``list_probability``, ``list_prefix_probability``, ``list_wanted`` and
+        ``explore`` (the module says what they mean), and neither ``logged`` nor ``propensity``.
     pool_offsets, pool_items
         Pool p holds the items ``pool_items[pool_offsets[p] : pool_offsets[p + 1]]``.
     item_arm, item_features, item_first
@@ -87,6 +130,13 @@ class Log:
     item_arm: I32
     item_features: F64
     item_first: I64
+    list_offsets: I64
+    list_place: I32
+    list_reward: F64
+    list_probability: F64 | None
+    list_prefix_probability: F64 | None
+    list_wanted: I32 | None
+    explore: F64 | None
 
     def __init__(self, path: Path, meta: dict[str, Any], arms: list[ArmId]) -> None:
         self.path = path
@@ -100,7 +150,9 @@ class Log:
         self.n_features: int = meta["n_features"]
         self.n_item_features: int = meta["n_item_features"]
         self.logging: str | None = meta["logging"]
-        self.propensity = None
+        self.has_lists: bool = meta.get("lists", False)
+        self.propensity = self.list_probability = self.list_prefix_probability = None
+        self.list_wanted = self.explore = None
         for name, (dtype, shape) in shapes(meta).items():
             setattr(self, name, _column(path, name, dtype, shape))
 
@@ -113,16 +165,47 @@ class Log:
     def __reduce__(self) -> tuple[Callable[[Path], Log], tuple[Path]]:
         return open, (self.path,)  # another process maps the same files
 
+    @property
+    def features(self) -> Features | None:
+        """How columns became contexts, for use with other rows; None if they were taken as is."""
+        told = self.meta.get("encoding")
+        return None if told is None else Features.from_dict(told)
+
     def event(self, i: int) -> Event:
         """Event ``i`` with ids instead of numbers: to look at, not to loop over."""
-        p = self.pool[i]
-        items = self.pool_items[self.pool_offsets[p] : self.pool_offsets[p + 1]]
-        arms = [self.arms[a] for a in self.item_arm[items]]
+        if self.has_lists:
+            raise InvalidInputError("event must not be called on a log of lists: shown_list is.")
+        arms, items = self._pool_of(i)
         return Event(
             int(self.time[i]), self.context[i], arms, self.item_features[items],
             arms[self.logged[i]], float(self.reward[i]),
             None if self.propensity is None else float(self.propensity[i]),
         )  # fmt: skip
+
+    def shown_list(self, i: int) -> Shown:
+        """List ``i`` with ids instead of numbers: to look at, not to loop over."""
+        if not self.has_lists:
+            raise InvalidInputError("shown_list must be called on a log of lists: event is.")
+        arms, items = self._pool_of(i)
+        cut = slice(int(self.list_offsets[i]), int(self.list_offsets[i + 1]))
+
+        def part(column: npt.NDArray[Any] | None) -> list[Any] | None:
+            return None if column is None else column[cut].tolist()
+
+        wanted = part(self.list_wanted)
+        return Shown(
+            int(self.time[i]), self.context[i], arms, self.item_features[items],
+            [arms[place] for place in self.list_place[cut].tolist()],
+            self.list_reward[cut].tolist(), float(self.reward[i]), part(self.list_probability),
+            part(self.list_prefix_probability),
+            None if wanted is None else [arms[place] for place in wanted],
+            None if self.explore is None else float(self.explore[i]),
+        )  # fmt: skip
+
+    def _pool_of(self, i: int) -> tuple[list[ArmId], I32]:
+        p = self.pool[i]
+        items = self.pool_items[self.pool_offsets[p] : self.pool_offsets[p + 1]]
+        return [self.arms[a] for a in self.item_arm[items]], items
 
 
 def shapes(meta: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -135,9 +218,17 @@ def shapes(meta: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
         "pool_items": (meta["n_members"],), "item_arm": (items,), "item_features": (items, m),
         "item_first": (items,),
     }  # fmt: skip
-    if not meta["propensities"]:
+    if meta.get("lists"):
+        del sizes["logged"], sizes["propensity"]
+        shown = (meta["n_shown"],)
+        sizes |= {"list_offsets": (n + 1,), "list_place": shown, "list_reward": shown}
+        if meta["propensities"]:
+            sizes |= {"list_probability": shown, "list_prefix_probability": shown}
+        if meta["wanted"]:
+            sizes |= {"list_wanted": shown, "explore": (n,)}
+    elif not meta["propensities"]:
         del sizes["propensity"]
-    dtypes = COLUMNS | {"context": CONTEXT_DTYPES[meta["context_dtype"]]}
+    dtypes = COLUMNS | LIST_COLUMNS | {"context": CONTEXT_DTYPES[meta["context_dtype"]]}
     return {name: (dtypes[name], shape) for name, shape in sizes.items()}
 
 
@@ -196,11 +287,18 @@ def _meta(folder: Path) -> dict[str, Any]:
     meta = _json(folder, "meta.json")
     if not isinstance(meta, dict) or not isinstance(meta.get("format"), int):
         raise LogFileError(f"{folder}: meta.json does not describe a log.")
-    if meta["format"] != FORMAT:
+    lists = meta.get("lists", False)
+    if meta["format"] not in (FORMAT, LIST_FORMAT):
         raise LogFileError(
-            f"{folder}: this whim reads logs of format {FORMAT}, got {meta['format']}."
+            f"{folder}: this whim reads logs of format {FORMAT} or {LIST_FORMAT}, "
+            f"got {meta['format']}."
         )
-    for name in _COUNTS:
+    if lists is not (meta["format"] == LIST_FORMAT):
+        raise LogFileError(
+            f"{folder}: lists in meta.json must be true in format {LIST_FORMAT} alone, "
+            f"got {lists!r}."
+        )
+    for name in (*_COUNTS, "n_shown") if lists else _COUNTS:
         value = meta.get(name)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 48:
             raise LogFileError(f"{folder}: {name} in meta.json must be a count, got {value!r}.")
@@ -216,6 +314,8 @@ def _meta(folder: Path) -> dict[str, Any]:
         )
     if not isinstance(meta.get("propensities"), bool):
         raise LogFileError(f"{folder}: propensities in meta.json must be true or false.")
+    if lists and not isinstance(meta.get("wanted"), bool):
+        raise LogFileError(f"{folder}: wanted in meta.json must be true or false.")
     return meta
 
 
@@ -252,10 +352,25 @@ def _check_ranges(log: Log) -> None:
     ):
         if not _within(values, bound):
             raise LogFileError(f"{log.path}: {name} must lie in 0..{bound - 1}.")
+    if log.has_lists:
+        return _check_lists(log, sizes)
     for low in range(0, log.n_events, _STRIDE):
         logged = log.logged[low : low + _STRIDE]
         if ((logged < 0) | (logged >= sizes[log.pool[low : low + _STRIDE]])).any():
             raise LogFileError(f"{log.path}: logged must be a place within the event's pool.")
+
+
+def _check_lists(log: Log, sizes: npt.NDArray[Any]) -> None:
+    offsets, shown = log.list_offsets, log.meta["n_shown"]
+    if offsets[0] != 0 or offsets[-1] != shown or (np.diff(offsets) < 1).any():
+        raise LogFileError(f"{log.path}: list_offsets must rise from 0 to {shown}.")
+    for low in range(0, log.n_events, _STRIDE):
+        ends = offsets[low : low + _STRIDE + 1]
+        size = np.repeat(sizes[log.pool[low : low + _STRIDE]], np.diff(ends))
+        cut = slice(int(ends[0]), int(ends[-1]))
+        for name, column in (("list_place", log.list_place), ("list_wanted", log.list_wanted)):
+            if column is not None and ((column[cut] < 0) | (column[cut] >= size)).any():
+                raise LogFileError(f"{log.path}: {name} must be places within the event's pool.")
 
 
 def _within(values: npt.NDArray[Any], bound: int) -> bool:

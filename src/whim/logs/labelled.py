@@ -7,7 +7,7 @@ As a log its ``logging`` is ``"full"``: replay lets a policy choose any arm, and
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,8 +16,10 @@ import numpy.typing as npt
 
 from whim.checks import LARGEST
 from whim.errors import InvalidInputError, LogFileError
+from whim.features import Features
 from whim.logs.columns import Log, open
-from whim.logs.frames import columns_of, guarded, matching, numbers, scan
+from whim.logs.encoding import Cyclic, contexts_of
+from whim.logs.frames import columns_of, guarded, matching, scan
 from whim.logs.sources import Progress, Source
 from whim.logs.tables import Table, write_table
 from whim.logs.writer import Writer
@@ -94,6 +96,10 @@ def convert_table(
     time: str | None = None,
     constant: bool = False,
     format: str | None = None,
+    raw: bool = False,
+    categories: Sequence[str] = (),
+    cyclic: Cyclic = (),
+    features: Mapping[str, Any] | Features | Source | None = None,
     strict: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -111,7 +117,9 @@ def convert_table(
     time
         A column; without it the row's number stands for it.
     constant
-        Put a 1 in front of every context.
+        Put a 1 in front of every context; only where ``raw``, else there is one at the end.
+    raw, categories, cyclic, features
+        As for ``tables.convert``.
     strict
         Stop at the first row that cannot be used.
     """
@@ -129,15 +137,19 @@ def convert_table(
     if label in names:
         raise InvalidInputError(f"context must not contain the label {label!r}.")
     options = {"label": label, "time": time, "constant": constant, "left_out": left_out}
+    table = Table(file, kind, label, _REWARD, time, None, None, "|")
+    places, taken, encoding = contexts_of(
+        lazy, file, kind, names, raw=raw, categories=categories, cyclic=cyclic, features=features
+    )
 
     def matrix(frame: pl.DataFrame) -> F64:
-        X = numbers(frame, names)
-        return np.column_stack([np.ones(len(X)), X]) if constant else X
+        X = taken(frame)
+        return np.column_stack([np.ones(len(X)), X]) if constant and raw else X
 
     return write_table(
-        lazy.with_columns(pl.lit(1.0).alias(_REWARD)),
-        Table(file, kind, label, _REWARD, time, None, None, "|"),
-        path, names=["constant", *names] if constant else names, matrix=matrix, arms="all",
+        lazy.with_columns(pl.lit(1.0).alias(_REWARD)), table,
+        path, names=["constant", *places] if constant and raw else places, matrix=matrix,
+        encoding=encoding, arms="all",
         items=None, logging="full", strict=strict, overwrite=overwrite, progress=progress,
         part=_part, source={"reader": kind, "files": [file.name], "options": options},
     )  # fmt: skip

@@ -62,7 +62,8 @@ def merge(
         path, n_features=d, n_item_features=first.n_item_features, logging=first.logging,
         source=source, propensities=first.propensity is not None,
         context_dtype=first.meta["context_dtype"], context_names=names and names[:d],
-        item_names=first.meta["item_names"], overwrite=overwrite,
+        item_names=first.meta["item_names"], encoding=first.meta.get("encoding"),
+        overwrite=overwrite,
     ) as writer:  # fmt: skip
         for what, count in (warnings or {}).items():
             writer.warn(what, count)

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from whim.errors import LogFileError, WhimError
 from whim.files import write_atomic
 from whim.logs.columns import Log, open
+from whim.logs.encoding import Sample, given
 from whim.logs.frames import columns_of, items_of, matching, scan
 from whim.logs.labelled import count_numbers, numeric
 from whim.logs.merge import merge
@@ -163,6 +164,8 @@ class _Work:
         changes: dict[str, Any] = {}
         if "label" in options and options.get("context") is None:
             options, changes = self._columns_of_numbers(options)
+        if options.get("context") and not options.get("raw"):
+            options = self._with_features(options)
         tasks = [self._task(file, options) for file in self._files]
         ready = 0
         if any("*" in name for name in options.get("context") or []):
@@ -173,6 +176,22 @@ class _Work:
             ready = 1
         self._run(convert_part, tasks[ready:])
         return [task["name"] for task in tasks], changes
+
+    def _with_features(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options with what becomes of the context's columns, the same for all parts."""
+        options, patterns = dict(options), options["context"]
+        features, names = options.get("features"), patterns
+        if features is None or any("*" in name for name in patterns):
+            rest = (options.pop("categories", ()), options.pop("cyclic", ()))
+            sample = Sample(options["format"], patterns, *rest)
+            for file in self._files:
+                _with_file({"folder": str(self.folder)}, file, _Share(file, None), sample.add)
+                if sample.full:
+                    break
+            names, fitted = sample.found()
+            features = fitted if features is None else features
+        same = {"context": names, "features": given(features).to_dict()}
+        return options | same | ({} if names == patterns else {"patterns": patterns})
 
     def merged(self, done: int) -> None:
         """So many parts are merged."""
@@ -356,6 +375,7 @@ def _items(options: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Path 
 def _code() -> str:
     """Digest of the readers: parts of other code are not taken up."""
     digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parent.glob("*.py")):
+    here = Path(__file__).parent
+    for file in sorted([*here.glob("*.py"), *here.parent.glob("features/*.py")]):
         digest.update(file.read_bytes())
     return digest.hexdigest()

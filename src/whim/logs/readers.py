@@ -52,8 +52,8 @@ def convert(
     options
         What the reader takes: ``overwrite`` and ``progress`` always; see ``yahoo.convert``,
         ``lastfm.convert``, ``movielens.convert``, ``open_bandit.convert``,
-        ``dsjson.convert``, ``tables.convert`` (with ``label``: ``labelled.convert_table``) and
-        ``labelled.convert``.
+        ``dsjson.convert``, ``tables.convert`` (with ``label``: ``labelled.convert_table``;
+        with ``list``: ``list_tables.convert``) and ``labelled.convert``.
 
     Examples
     --------
@@ -72,10 +72,13 @@ def convert(
             f"path must be a folder of this machine, got {path}: copy the log there afterwards."
         )
     kind = format_of(several) if format is None else choice("format", format, FORMATS)
-    reader, takes_many = _reader(kind, labelled="label" in options)
+    lists = "list" in options and kind in _TABLES
+    reader, takes_many = _reader(kind, labelled="label" in options, lists=lists)
     if "format" in inspect.signature(reader).parameters:
         options = options | {"format": kind}
     _check_options(kind, reader, options)
+    if lists and in_parts(several, kind):
+        raise InvalidInputError("list must come with one file of this machine, got several.")
     if in_parts(several, kind):
         shared = {name: options.pop(name) for name in ("overwrite", "progress") if name in options}
         named = (reader.__module__.rpartition(".")[2], reader.__name__)
@@ -109,8 +112,10 @@ def in_parts(sources: Sequence[Source], kind: str) -> bool:
     return far and _MODULES.get(kind) == "yahoo"
 
 
-def _reader(kind: str, *, labelled: bool) -> tuple[Callable[..., Log], bool]:
+def _reader(kind: str, *, labelled: bool, lists: bool) -> tuple[Callable[..., Log], bool]:
     """The function that reads a format, and whether it takes several sources."""
+    if lists:
+        return importlib.import_module("whim.logs.list_tables").convert, False
     if labelled and kind in _TABLES:
         return importlib.import_module("whim.logs.labelled").convert_table, False
     module = _MODULES.get(kind, "tables")  # imported when needed: most want extras

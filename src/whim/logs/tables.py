@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from whim.checks import LARGEST, choice
 from whim.errors import InvalidInputError, LogFileError
+from whim.features import Features
 from whim.logs.columns import Log, open
+from whim.logs.encoding import Cyclic, Encoding, contexts_of
 from whim.logs.frames import Items, as_id, columns_of, guarded, items_of, matching, numbers, scan
 from whim.logs.sources import Progress, Source, no_events
 from whim.logs.writer import Writer
@@ -67,12 +69,20 @@ def convert(
     item_features: Sequence[str] | None = None,
     format: str | None = None,
     logging: str | None = None,
+    raw: bool = False,
+    categories: Sequence[str] = (),
+    cyclic: Cyclic = (),
+    features: Mapping[str, Any] | Features | Source | None = None,
     strict: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
     _part: bool = False,
 ) -> Log:
     """Read a CSV or Parquet file whose rows are events, in the order of the file.
+
+    The columns of the context become features as ``whim.features.fit`` finds them in the first
+    100,000 rows: numbers scaled, categories one place each, places for what is missing, a constant.
+    ``Log.features`` has what was done.
 
     Parameters
     ----------
@@ -90,6 +100,14 @@ def convert(
     logging
         ``"uniform"``, ``"propensity"``, ``"full"``; ``None`` is ``"propensity"`` when there is
         such a column and unknown otherwise.
+    raw
+        Take the columns as numbers as they are; a row with a gap is dropped, nothing is added.
+    categories
+        Columns of the context that are categories although they look like numbers.
+    cyclic
+        Columns that come round, with their period, as for ``whim.features.fit``.
+    features
+        Use these instead of fitting: ``Features``, their dict, or a log or JSON file with them.
     strict
         Stop at the first row that cannot be used.
     """
@@ -107,12 +125,21 @@ def convert(
     if isinstance(arms, str) and candidates is None:
         choice("arms", arms, ("all", "seen"))
     lazy = scan(file, table.kind)
-    names = matching(context, columns_of(lazy, file), "context", file)
+    names, matrix, encoding = contexts_of(
+        lazy,
+        file,
+        table.kind,
+        context,
+        raw=raw,
+        categories=categories,
+        cyclic=cyclic,
+        features=features,
+    )
     options = {"arm": arm, "reward": reward, "time": time, "propensity": propensity,
                "candidates": candidates, "arms": "given" if not isinstance(arms, str) else arms,
                "items": None if items is None else Path(items).name}  # fmt: skip
     return write_table(
-        lazy, table, path, names=names, matrix=lambda frame: numbers(frame, names), arms=arms,
+        lazy, table, path, names=names, matrix=matrix, encoding=encoding, arms=arms,
         items=about, logging=logging or ("propensity" if propensity else None), strict=strict,
         overwrite=overwrite, progress=progress, part=_part,
         source={"reader": table.kind, "files": [file.name], "options": options},
@@ -126,6 +153,7 @@ def write_table(
     *,
     names: Sequence[str],
     matrix: Callable[[pl.DataFrame], F64],
+    encoding: Encoding | None = None,
     arms: str | Sequence[ArmId],
     items: Items | None,
     logging: str | None,
@@ -156,10 +184,13 @@ def write_table(
         path, n_features=len(names), n_item_features=0 if items is None else len(items.names),
         logging=logging, source=source, propensities=table.propensity is not None,
         context_names=names, item_names=None if items is None else items.names, overwrite=overwrite,
+        encoding=None if encoding is None else encoding.features.to_dict(),
     ) as writer:  # fmt: skip
-        for frame in _batches(lazy, table.file, progress):
+        for frame in batches(lazy, table.file, progress):
             _batch(writer, frame, table, matrix(frame), pooling, items, strict)
             writer.read += len(frame)
+        for what, count in ({} if encoding is None else encoding.noticed).items():
+            writer.warn(what, count)
         if order:
             seen += pooling.seen
         if not writer.n_events and not part:
@@ -186,7 +217,7 @@ def _fixed(
     return ids
 
 
-def _batches(lazy: pl.LazyFrame, file: Path, progress: Progress | None) -> Iterator[pl.DataFrame]:
+def batches(lazy: pl.LazyFrame, file: Path, progress: Progress | None) -> Iterator[pl.DataFrame]:
     import polars as pl
 
     total = guarded(file, lambda: lazy.select(pl.len()).collect(engine="streaming")).item()
@@ -217,7 +248,7 @@ def _batch(
     def refuse(reason: str, bad: Any) -> None:
         why[np.asarray(bad, bool) & (why == "")] = BAD_ROW[reason]
 
-    time = _times(frame, table.time, writer.read)
+    time = times(frame, table.time, writer.read)
     refuse("time", np.isnan(time))
     ids = [as_id(value) for value in frame[table.arm].to_list()]
     refuse("arm", [arm is None for arm in ids])
@@ -297,7 +328,7 @@ class _Known:
         return np.array(rows).reshape(len(rows), len(self.items.names))
 
 
-def _times(frame: pl.DataFrame, name: str | None, row: int) -> F64:
+def times(frame: pl.DataFrame, name: str | None, row: int) -> F64:
     """Whole seconds or whatever whole numbers there are; nan where there is none."""
     import polars as pl
 

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 import os
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from whim.checks import LARGEST, choice, integer, matrix, real, vector
 from whim.errors import InvalidInputError, LogFileError
-from whim.logs.columns import COLUMNS, CONTEXT_DTYPES, DIGEST, FORMAT, LOGGING
+from whim.logs.columns import (
+    COLUMNS,
+    CONTEXT_DTYPES,
+    DIGEST,
+    FORMAT,
+    LIST_COLUMNS,
+    LOGGING,
+)
 from whim.logs.numbering import Numbering, plain_id
-from whim.logs.writer_checks import check_block, check_target, int64, names_of
+from whim.logs.writer_checks import check_block, check_target, different, int64, names_of
 from whim.types import F64, ArmId
 
 EARLIER = "time earlier than the event before"
@@ -47,6 +55,8 @@ class Writer:
         ``"float64"``, or ``"uint8"`` for features that are 0 or 1.
     context_names, item_names
         Names of the features, if they have any.
+    encoding
+        How columns became the context, as ``Features.to_dict`` has it, for ``Log.features``.
     overwrite
         Replace a log that is there already. Anything that is no log is never replaced.
 
@@ -81,6 +91,7 @@ class Writer:
         context_dtype: str = "float64",
         context_names: Sequence[str] | None = None,
         item_names: Sequence[str] | None = None,
+        encoding: Mapping[str, Any] | None = None,
         overwrite: bool = False,
     ) -> None:
         self.path = Path(path)
@@ -96,6 +107,7 @@ class Writer:
             "item_names": names_of("item_names", item_names, self._m),
         }
         self._source = dict(source or {})
+        self._encoding = {} if encoding is None else {"encoding": dict(encoding)}
         self._overwrite = overwrite
         check_target(self.path, self._overwrite)
 
@@ -128,25 +140,14 @@ class Writer:
 
         ``features`` has a row for each candidate; it may be left out if items have none.
         """
-        ids = [plain_id(arm) for arm in arms]
-        places = {arm: place for place, arm in enumerate(ids)}
-        if not ids or len(places) != len(ids):
-            raise InvalidInputError(
-                f"arms must be different ids, at least one, got {list(arms)!r}."
-            )
+        places = different(arms)
         place = places.get(plain_id(shown))
         if place is None:
             raise InvalidInputError(f"shown must be one of the arms, got {shown!r}.")
-        if features is None and self._m:
-            raise InvalidInputError(f"features must have {self._m} columns, got None.")
-        Y = matrix("features", features, len(ids), self._m) if self._m else None
+        Y = self._features(features, len(places))
         when, chance = int64(time), self._probability(propensity)
         context, reward = self._context(vector("x", x, self._d)[None])[0], real("reward", reward)
-        keys = [b""] * len(ids) if Y is None else [y.tobytes() for y in Y]
-        items = [
-            self._numbers.item(arm, key, self.n_events) for arm, key in zip(ids, keys, strict=True)
-        ]
-        (pool,) = self._numbers.pools([np.array(items, "<i4").tobytes()])
+        pool = self._pool(places, Y)
         self._rows.append((when, context, pool, place, reward, chance))
         self.n_events += 1
         if len(self._rows) >= _ROWS:
@@ -210,7 +211,7 @@ class Writer:
 
     # -- the end ----------------------------------------------------------------------------
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
@@ -251,13 +252,16 @@ class Writer:
             raise LogFileError(f"{self.path} cannot be written: {why}.") from None
 
     def _begin(self) -> None:
-        names = [name for name in COLUMNS if name != "propensity" or self._has_propensity]
         with self._all_or_nothing():
             self._folder.mkdir()
-            for name in names:
+            for name in self._columns():
                 self._files[name] = (self._folder / f"{name}.bin").open("wb", buffering=1 << 18)
                 self._digests[f"{name}.bin"] = hashlib.sha256()
             self._write("pool_offsets", np.zeros(1, np.int64))
+
+    def _columns(self) -> list[str]:
+        """The names of the log's columns."""
+        return [name for name in COLUMNS if name != "propensity" or self._has_propensity]
 
     def _rename(self) -> None:
         if not self.path.exists():
@@ -285,6 +289,7 @@ class Writer:
             "context_dtype": self._context_dtype,
             "propensities": self._has_propensity,
             **self._names,
+            **self._encoding,
             "logging": self._logging,
             "source": self._source,
             "read": self.read or self.n_events + sum(self._dropped.values()),
@@ -300,7 +305,7 @@ class Writer:
         self._digests[name] = hashlib.sha256(data)
 
     def _write(self, name: str, values: npt.NDArray[Any]) -> None:
-        dtype = COLUMNS[name] or CONTEXT_DTYPES[self._context_dtype]
+        dtype = (COLUMNS | LIST_COLUMNS)[name] or CONTEXT_DTYPES[self._context_dtype]
         self._put(name, np.ascontiguousarray(values, dtype).reshape(-1).data)
 
     def _put(self, name: str, content: bytes | memoryview) -> None:
@@ -321,11 +326,29 @@ class Writer:
         for name, values in zip(names, columns, strict=True):
             if values is not None:
                 self._write(name, values)
-        times = np.asarray(columns[0])
+        self._notice(np.asarray(columns[0]))
+
+    def _notice(self, times: npt.NDArray[Any]) -> None:
+        """Count the events that are earlier than the one before them."""
         before = times[:1] if self._last_time is None else np.array([self._last_time])
         back = np.diff(np.concatenate([before, times])) < 0
         self.warn(EARLIER, int(np.count_nonzero(back)))
         self._last_time = int(times[-1])
+
+    def _features(self, features: Any, n: int) -> F64 | None:
+        """The features of an event's candidates, checked."""
+        if features is None and self._m:
+            raise InvalidInputError(f"features must have {self._m} columns, got None.")
+        return matrix("features", features, n, self._m) if self._m else None
+
+    def _pool(self, ids: Iterable[ArmId], Y: F64 | None) -> int:
+        """The number of the pool of these candidates, in their order."""
+        keys = itertools.repeat(b"") if Y is None else (y.tobytes() for y in Y)
+        items = [
+            self._numbers.item(arm, key, self.n_events) for arm, key in zip(ids, keys, strict=False)
+        ]
+        (pool,) = self._numbers.pools([np.array(items, "<i4").tobytes()])
+        return pool
 
     def _context(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if x.ndim != 2 or x.shape[1] != self._d or x.dtype.kind not in "iufb":

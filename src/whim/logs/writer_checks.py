@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from whim.checks import LARGEST, integer
 from whim.errors import InvalidInputError, LogFileError
+from whim.logs.numbering import plain_id
 from whim.types import F64, ArmId
 
 
@@ -36,6 +37,14 @@ def int64(time: object) -> int:
     if seconds >= 2**63:
         raise InvalidInputError(f"time must be below 2^63, got {time!r}.")
     return seconds
+
+
+def different(arms: Sequence[ArmId]) -> dict[ArmId, int]:
+    """The place of each candidate of an event, in their order."""
+    places = {plain_id(arm): place for place, arm in enumerate(arms)}
+    if not places or len(places) != len(arms):
+        raise InvalidInputError(f"arms must be different ids, at least one, got {list(arms)!r}.")
+    return places
 
 
 def names_of(name: str, names: Sequence[str] | None, length: int) -> list[str] | None:

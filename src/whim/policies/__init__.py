@@ -3,6 +3,7 @@
 from whim.policies.adaptive_linucb import AdaptiveLinUCB
 from whim.policies.base import Policy
 from whim.policies.cusumucb import CUSUMUCB
+from whim.policies.delayed import Delayed
 from whim.policies.denband import DenBand
 from whim.policies.dlinucb import DLinUCB
 from whim.policies.ducb import DUCB
@@ -33,6 +34,7 @@ __all__ = [
     "UCB",
     "AdaptiveLinUCB",
     "DLinUCB",
+    "Delayed",
     "DenBand",
     "DynamicLinUCB",
     "LinTS",

@@ -218,11 +218,11 @@ class AdaptiveLinUCB(Reporting):
         """The mean of the arm's coefficients over all models, a copy; of the logit, for clicks."""
         slot, d, p = self._table.slot(arm), self._p - 1, self._p
         if not self._clock[slot, parts.PLAYS]:
-            return np.zeros(d)
+            return self._with_names(np.zeros(d))
         count, at = self._clock[slot, parts.COUNT], udu.packed_size(p)
         models, drifts = self._models[slot, at:, : count + 1], self._drifts[slot, at:]
         mean: F64 = np.concatenate([models, drifts], axis=1) @ self._shares(slot)
-        return mean[:d]
+        return self._with_names(mean[:d])
 
     def beliefs(self) -> Beliefs:
         """How interests change here, the noise, and what is believed of each arm."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -140,6 +141,9 @@ class DynamicLinUCB(PooledPolicy):
             _order=np.arange(size),
             _marks=np.zeros(submodels.MARKS, np.int64),
         )
+
+    def _in_force(self) -> dict[str, Any]:
+        return {"tdelta1": self._tdelta1, "eta": self._settings.eta}
 
     @property
     def n_models(self) -> int:

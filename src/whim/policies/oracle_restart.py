@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from whim import checks
 from whim.errors import InvalidInputError, StateFileError
+from whim.features import Features
 from whim.policies.base import state_file
 from whim.policies.base.policy import Policy
 from whim.types import F64, I64, ArmId, ChangeEvent
@@ -107,6 +108,26 @@ class OracleRestart(Policy):
         return self._inner.step
 
     @property
+    def features(self) -> Features | None:
+        return self._inner.features
+
+    @property
+    def history(self) -> list[ChangeEvent]:
+        return self._inner.history
+
+    def with_features(self, features: Any, *, items: Any = None) -> Self:
+        self._inner.with_features(features, items=items)
+        return self
+
+    def clone(self, **changes: Any) -> Self:
+        """Around a clone of the policy inside."""
+        return (
+            super()
+            .clone(**({"policy": self._inner.clone()} | changes))
+            .with_features(self._inner.features, items=self._inner._item_encoding)
+        )
+
+    @property
     def randomised(self) -> bool:
         return self._inner.randomised
 
@@ -129,7 +150,12 @@ class OracleRestart(Policy):
     rank = _inside(Policy.rank)
     probabilities = _inside(Policy.probabilities)
     scores_many = _inside(Policy.scores_many)
+    explain = _inside(Policy.explain)
+    select_many = _inside(Policy.select_many)
+    plot_changes = _inside(Policy.plot_changes)
+    select_list = _inside(Policy.select_list)
     _check_many = _inside(Policy._check_many)
+    _scaled = _inside(Policy._scaled)
 
     def update(
         self,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from whim.errors import InvalidInputError, StateFileError
+from whim.features import Features
 from whim.policies.base import Policy, state_file
 
 POLICIES: dict[str, type[Policy]] = {}
+P = TypeVar("P", bound=Policy)
 
 
 def register(cls: type[Policy]) -> type[Policy]:
@@ -25,16 +27,22 @@ def register(cls: type[Policy]) -> type[Policy]:
 def policy(name: str, **params: Any) -> Policy:
     """Build a policy from its registered name.
 
+    ``features`` made by ``whim.features`` set ``n_features``, and are given to ``with_features``.
+
     >>> policy("linucb-disjoint", n_features=6, alpha=0.2)
     LinUCBDisjoint(n_features=6, alpha=0.2, ridge=1.0, scoring='float64', seed=0, ties='first')
     """
     if name not in POLICIES:
         known = ", ".join(sorted(POLICIES))
         raise InvalidInputError(f"name must be a registered policy ({known}), got {name!r}.")
+    features = params.pop("features", None)
+    if isinstance(features, Features):
+        params.setdefault("n_features", features.size)
     try:
-        return POLICIES[name](**params)
+        made = POLICIES[name](**params)
     except TypeError as error:
         raise InvalidInputError(f"parameters of {name} must fit: {error}.") from None
+    return made if features is None else made.with_features(features)
 
 
 def from_bytes(data: bytes, *, source: str = "data") -> Policy:
@@ -49,6 +57,20 @@ def from_bytes(data: bytes, *, source: str = "data") -> Policy:
     return cls.from_bytes(data, source=source)
 
 
-def load(path: str | os.PathLike[str]) -> Policy:
-    """Read a policy of any registered class from a file."""
-    return from_bytes(Path(path).read_bytes(), source=str(path))
+@overload
+def load(path: str | os.PathLike[str]) -> Policy: ...
+@overload
+def load(path: str | os.PathLike[str], cls: type[P]) -> P: ...
+def load(path: str | os.PathLike[str], cls: type[Policy] = Policy) -> Policy:
+    """Read a policy of any registered class from a file, or one that must be a ``cls``.
+
+    >>> import tempfile, whim
+    >>> file = tempfile.mkdtemp() + "/policy.whim"
+    >>> whim.UCB().save(file)
+    >>> type(load(file, whim.UCB)).__name__
+    'UCB'
+    """
+    made = from_bytes(Path(path).read_bytes(), source=str(path))
+    if not isinstance(made, cls):
+        raise StateFileError(f"{path} must hold a {cls.__name__}, got a {type(made).__name__}.")
+    return made

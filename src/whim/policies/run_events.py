@@ -75,7 +75,7 @@ def _compiled(policy: Policy, inner: CompiledPolicy, events: EventBatch) -> Outc
         start = stop
         if status == CHANGED:
             slot = _slots(events, chosen, stop - 1, stop)[0]
-            changes.append((stop - 1, inner._event(int(slot))))
+            changes.append((stop - 1, inner._noted(inner._event(int(slot)))))
         elif status == GROW:
             inner._grow_pool()
         elif status == NOT_FINITE:

@@ -17,7 +17,7 @@ from starlette.routing import Route as WebRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from whim.serve import dashboard
-from whim.serve.http import handlers, personalizer
+from whim.serve.http import handlers, personalizer, personalizer_about, personalizer_slots
 from whim.serve.http.access_log import AccessLog
 from whim.serve.http.openapi import document
 from whim.serve.http.problems import ProblemError
@@ -26,7 +26,9 @@ from whim.serve.http.routes import Endpoint, Route, failure
 from whim.serve.http.service import Service
 from whim.serve.logging import get as get_log
 
-API: list[Route] = [*handlers.ROUTES, *personalizer.ROUTES]
+API: list[Route] = [
+    *handlers.ROUTES, *personalizer.ROUTES, *personalizer_slots.ROUTES, *personalizer_about.ROUTES,
+]  # fmt: skip
 _METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"]
 _SPACES = ["", "v1", "spaces"]
 
@@ -81,8 +83,9 @@ def make(service: Service) -> ASGIApp:
         by_path.setdefault(route.path, []).append(route)
     endpoints = {path: Endpoint(routes) for path, routes in by_path.items()}
     served: list[BaseRoute] = [
-        WebRoute(re.sub("{(decision|event)}", r"{\1:id}", path), endpoint, methods=_METHODS)
+        WebRoute(re.sub("{(decision|event)}", r"{\1:id}", place), endpoint, methods=_METHODS)
         for path, endpoint in endpoints.items()
+        for place in (path, *personalizer.other_paths(path))
     ]
     pages = dashboard.guarded_routes()
     web = [route for route in pages if isinstance(route, WebRoute)]
@@ -101,7 +104,10 @@ def make(service: Service) -> ASGIApp:
         exception_handlers={404: _not_found, 405: _not_found},
     )  # fmt: skip
     app.state.service = service
-    quick = {name: endpoints[f"/v1/spaces/{{space}}/{name}"] for name in ("decisions", "rewards")}
+    quick = {
+        name: endpoints[f"/v1/spaces/{{space}}/{name}"]
+        for name in ("decisions", "lists", "rewards")
+    }
     front: ASGIApp = _Front(app, quick)
     if service.settings.access_log:
         front = AccessLog(front, get_log("access"))

@@ -1,5 +1,5 @@
-"""``Encoder`` under its former path; it lives in ``whim.serve.state.encode``."""
+"""``Encoder`` under its former path; it lives in ``whim.features``."""
 
-from whim.serve.state.encode import Encoder
+from whim.features.encoder import Encoder
 
 __all__ = ["Encoder"]

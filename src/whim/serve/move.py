@@ -67,8 +67,10 @@ def move(source: str, target: str, stage: Stage = lambda what, total: lambda don
         if not (data / LOG).is_file():
             raise InvalidInputError(f"from must be a service's directory, got {source!r}.")
         with _alone(data), claimed(target, make=True) as claim:
+            claim.must_be_alone()
             return _ToStore(data, target, claim, stage).run()
     with _alone(Path(target)), claimed(source, make=False) as claim:
+        claim.must_be_alone()
         return _ToDirectory(Path(target), source, claim, stage).run()
 
 

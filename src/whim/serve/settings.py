@@ -19,6 +19,9 @@ from whim.serve.wire import Name
 
 _Seconds = Annotated[float, Meta(gt=0, le=10_000_000)]
 _Text = Annotated[str, Meta(min_length=1, max_length=4096)]
+# by the name of a setting that is a list, what is between its words in a variable, if not JSON;
+# an address of PostgreSQL may name several hosts, with commas
+_LISTS = {"webhooks": None, "trusted_proxies": ",", "more_stores": " "}
 _Variable = Annotated[str, Meta(max_length=256, pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -47,6 +50,8 @@ class Settings(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
 
     data: _Text = "whim-data"
     store: _Text | None = None  # postgresql://…: one of many replicas over one log; None: in data
+    shards: Annotated[int, Meta(ge=1, le=64)] | None = None  # per database; None: as it has, or 1
+    more_stores: Annotated[list[_Text], Meta(max_length=64)] = []  # other databases with shards
     max_lag_seconds: _Seconds = 5.0  # behind the shared log, beyond which a replica is not ready
     host: Annotated[str, Meta(min_length=1, max_length=255)] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8126
@@ -113,6 +118,9 @@ def load(
         text, field = _sentence(str(error), fields)
         raise ConfigError(text if field in overrides else where + text) from None
     _check(settings, "" if {"webhooks", "host"} & overrides.keys() else where)
+    if settings.store is None and (settings.more_stores or settings.shards):
+        name = "more_stores" if settings.more_stores else "shards"
+        raise ConfigError(f"{where}store must be given with {name}, got none.")
     return settings
 
 
@@ -126,8 +134,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         if not text or (name == "port" and re.match("(tcp|udp)://", text)):
             continue
         value: Any = text
-        if name in ("webhooks", "trusted_proxies"):
-            value = _list(variable, text, name == "trusted_proxies")
+        if name in _LISTS:
+            value = _list(variable, text, _LISTS[name])
         try:
             given = msgspec.convert({name: value}, Settings, strict=False)
             _check(given, "")
@@ -140,10 +148,10 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     return fields
 
 
-def _list(variable: str, text: str, plain: bool) -> Any:
-    """A list as JSON, or, of ``plain`` words, with commas between them."""
-    if plain and not text.lstrip().startswith("["):
-        return [part.strip() for part in text.split(",") if part.strip()]
+def _list(variable: str, text: str, between: str | None) -> Any:
+    """A list as JSON, or, of plain words, with something between them."""
+    if between and not text.lstrip().startswith("["):
+        return [part.strip() for part in text.split(between) if part.strip()]
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
@@ -193,7 +201,7 @@ def _came(value: Any, at: str) -> str:
             value = value[int(part)] if isinstance(value, list) else value[part]
         except (KeyError, IndexError, TypeError, ValueError):
             return "another"
-    if isinstance(value, (dict, list)) or at.endswith(".url"):
+    if isinstance(value, (dict, list)) or at.endswith(".url") or "store" in at:
         return f"`{type(value).__name__}`"
     return repr(value)[:80]
 
@@ -202,10 +210,13 @@ def _check(settings: Settings, where: str) -> None:
     """What types cannot say."""
     if not settings.host.isprintable() or " " in settings.host:
         raise ConfigError(f"{where}host must be an address or a name, got {settings.host!r}.")
-    if not (settings.store or "postgresql://").startswith(("postgresql://", "postgres://")):
-        raise ConfigError(  # without what came: it may hold a password
-            f"{where}store must begin with postgresql://, got another address."
-        )
+    stores = {"store": settings.store or "postgresql://"}
+    stores |= {f"more_stores[{i}]": store for i, store in enumerate(settings.more_stores)}
+    for name, store in stores.items():
+        if not store.startswith(("postgresql://", "postgres://")):
+            raise ConfigError(  # without what came: it may hold a password
+                f"{where}{name} must begin with postgresql://, got another address."
+            )
     for i, proxy in enumerate(settings.trusted_proxies):
         try:
             ipaddress.ip_network(proxy)

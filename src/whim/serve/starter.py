@@ -31,4 +31,5 @@ def personalizer_config() -> wire.SpaceConfig:
         context=wire.Features(rest=16, constant=True),
         items=wire.Features(rest=8, constant=True),
         explore=0.2,
+        list=wire.ListRules(feedback="semi"),  # each slot had a reward of its own, or the default
     )

@@ -10,9 +10,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from whim.features.fields import LARGEST_SIZE
+
 # the end is looked at twice: Python's $ also matches before a last line break
 _WORD = r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\s)"
-LARGEST_SIZE = 1024  # places of a vector: a policy holds its square for each arm
+LONGEST_LIST = 100  # items: each is learnt from when the list is
 Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=_WORD)]
 DecisionId = Annotated[str, Meta(min_length=1, max_length=128)]
 Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -26,14 +28,26 @@ class Field(Struct, forbid_unknown_fields=True, kw_only=True):
 
     ``number``: (value - mean) / scale. ``choice``: one place for each of ``values``; others give
     zeros. ``flag``: 0 or 1. ``hash``: text, or a list of texts, spread over ``size`` places.
+    ``cyclic``: sines and cosines of a value that comes round after ``period``, such as 24 hours.
+
+    ``log`` takes a skewed number as ±log(1 + |value| / log) before it is scaled. ``missing`` gives
+    a missing value, and ``other`` choices that are not listed, a place of their own. ``words``
+    hashes each word of a text by itself.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=128)]
-    kind: Literal["number", "choice", "flag", "hash"]
+    kind: Literal["number", "choice", "flag", "hash", "cyclic"]
     mean: Number = 0.0
     scale: Annotated[float, Meta(gt=0, le=1e10)] = 1.0
     values: list[str] = []
     size: Annotated[int, Meta(ge=1, le=LARGEST_SIZE)] = 16
+    # unset, which is false: fields without them are stored as they always were
+    log: Annotated[float, Meta(ge=0, le=1e10)] | UnsetType = UNSET
+    period: Annotated[float, Meta(gt=0, le=1e10)] | UnsetType = UNSET
+    harmonics: Annotated[int, Meta(ge=1, le=16)] | UnsetType = UNSET
+    missing: bool | UnsetType = UNSET
+    other: bool | UnsetType = UNSET
+    words: bool | UnsetType = UNSET
 
 
 class Features(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -75,6 +89,18 @@ class RewardRules(Struct, forbid_unknown_fields=True, kw_only=True):
     range: RewardRange | UnsetType = UNSET
 
 
+class ListRules(Struct, forbid_unknown_fields=True, kw_only=True):
+    """How a list was looked at, and so what is learnt from the rewards of its items.
+
+    ``cascade``: from the top up to the first click, a reward above 0; the rest was not seen.
+    ``semi``: every item was seen. ``positions``: the item at each position was seen with the
+    probability that ``examine`` has for it.
+    """
+
+    feedback: Literal["cascade", "semi", "positions"] = "cascade"
+    examine: Annotated[list[Annotated[float, Meta(gt=0, le=1)]], Meta(max_length=LONGEST_LIST)] = []
+
+
 class SpaceConfig(Struct, forbid_unknown_fields=True, kw_only=True):
     """A named bandit: its policy and parameters, its features, its rewards, its caution."""
 
@@ -88,6 +114,8 @@ class SpaceConfig(Struct, forbid_unknown_fields=True, kw_only=True):
     baseline: Literal["first", "random"] = "first"
     shadow: bool = False
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    # unset rather than null, as for the range of rewards
+    list: ListRules | UnsetType = UNSET
 
 
 class Candidate(Struct, forbid_unknown_fields=True):
@@ -107,6 +135,25 @@ class DecisionBody(Struct, forbid_unknown_fields=True, kw_only=True):
     context: list[Number] | dict[str, Any] = []
     decision_id: DecisionId | None = None
     deferred: bool = False
+
+
+class Slot(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A place of a list. Its features join the context; without an id it has its number, from 0.
+
+    ``exclude`` are candidates that may not stand there; ``baseline`` is what the holdback shows.
+    """
+
+    id: ArmName | None = None
+    features: list[Number] | dict[str, Any] | None = None
+    exclude: list[ArmName] = []
+    baseline: ArmName | None = None
+
+
+class ListBody(DecisionBody, forbid_unknown_fields=True, kw_only=True):
+    """Who is asking, what may be shown, and where: in ``k`` places, or in ``slots``."""
+
+    k: Annotated[int, Meta(ge=1, le=LONGEST_LIST)] | None = None
+    slots: Annotated[list[Slot], Meta(min_length=1, max_length=LONGEST_LIST)] | None = None
 
 
 class Ranked(Struct, gc=False):  # they hold no others, and there are many
@@ -146,9 +193,39 @@ class Answer(Struct, kw_only=True, gc=False):
     ranking: list[Ranked]
 
 
+class ListItem(Struct, kw_only=True, gc=False):
+    """An item of a list: how likely it was at this place, and how likely all down to it were.
+
+    Null where that is not known: see docs/serving.md. Score, mean and width are as in a ranking.
+    """
+
+    slot: str | int
+    arm: str | int
+    probability: float | None
+    prefix_probability: float | None
+    score: float | None
+    mean: float | None
+    width: float | None
+
+
+class ListAnswer(Struct, kw_only=True):
+    """What to show, from the top."""
+
+    decision_id: str
+    space: str
+    items: list[ListItem]
+    mode: Mode
+    version: int
+
+
 class RewardBody(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What came of a decision. With ``reward_id`` the same reward counts once."""
+    """What came of a decision. With ``reward_id`` the same reward counts once.
+
+    Of a list, ``slot`` or ``arm`` says which item it is for.
+    """
 
     decision_id: DecisionId
     value: Number
     reward_id: DecisionId | None = None
+    slot: ArmName | None = None
+    arm: ArmName | None = None

@@ -6,8 +6,6 @@ is declared so is reset, grown and saved without further code. ``Policy`` adds t
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 import threading
 import time
@@ -24,10 +22,11 @@ from whim.errors import InvalidInputError, StateFileError
 from whim.files import write_atomic
 from whim.kernels.jit import FastCall
 from whim.policies.base import state_file
+from whim.policies.base.naming import Naming
 from whim.types import F64, I64, ArmId
 
 
-class ArmArrays:
+class ArmArrays(Naming):
     """Arms with a slot each, and the arrays that belong to them.
 
     Parameters
@@ -48,7 +47,6 @@ class ArmArrays:
     _draws: ClassVar[bool] = False
     restarts_all: ClassVar[bool] = False  # whether what it reports and restarts is all arms
 
-    _params: dict[str, Any]
     _written = 0  # rows up to which spare ones hold the prior already
     # held by reads from the moment they fill ``_out`` until they have taken their numbers from it
     _lock: threading.RLock
@@ -58,9 +56,7 @@ class ArmArrays:
     _observe_kernel: FastCall | None = None
 
     def __new__(cls, *args: Any, **params: Any) -> Self:
-        """Keep every constructor parameter: what ``repr`` shows and ``save`` stores."""
-        policy = super().__new__(cls)
-        policy._params = _parameters(cls, args, params)
+        policy = super().__new__(cls, *args, **params)
         policy._lock = threading.RLock()
         return policy
 
@@ -93,10 +89,6 @@ class ArmArrays:
         self._out: F64 = np.zeros((0, 3))
         self._room: F64 = np.zeros((0, 3))  # the same for ``select``, which holds no lock
         self._rows({"_features": np.zeros(self._m)})
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{k}={v!r}" for k, v in self._params.items())
-        return f"{type(self).__name__}({shown})"
 
     # -- arrays ---------------------------------------------------------------------------------
 
@@ -201,11 +193,6 @@ class ArmArrays:
         """Whether equal scores go to the arm with the fewest plays, as where arms share a model."""
         return False
 
-    @property
-    def params(self) -> dict[str, Any]:
-        """The constructor's parameters."""
-        return dict(self._params)
-
     def plays(self, arm: ArmId) -> int:
         """Updates of one arm since it was added."""
         return self._plays[self._table.slot(arm)]
@@ -276,7 +263,7 @@ class ArmArrays:
             raise InvalidInputError(
                 f"features must fit: {type(self).__name__} {needs}, got {features!r}."
             )
-        self._refeature(slots, checks.matrix("features", features, len(ids), self._m))
+        self._refeature(slots, self._item_rows(ids, features))
 
     def _refeature(self, slots: I64, features: F64) -> None:
         """Replace the item features of slots, and what depends on them."""
@@ -296,7 +283,11 @@ class ArmArrays:
                 f"features must be given: {type(self).__name__} needs {self._m} item features "
                 "for each new arm, got None."
             )
-        return checks.matrix("features", features, len(ids), self._m)
+        return self._item_rows(ids, features)
+
+    def _item_rows(self, ids: list[ArmId], features: Any) -> F64:
+        rows = self._table_by_name("features", features, self._item_encoding, self._m)
+        return checks.matrix("features", rows, len(ids), self._m)
 
     @staticmethod
     def _id_list(arms: Iterable[ArmId], name: str) -> list[ArmId]:
@@ -318,6 +309,7 @@ class ArmArrays:
             "arms": [state_file.encode_id(a) for a in self._table.slot_of],
             "slots": list(self._table.slot_of.values()),
             "rng": self._rng.bit_generator.state,
+            **self._features_to_header(),
         }
         arrays = {name[1:]: getattr(self, name)[:used] for name in self._priors}
         arrays |= {name[1:]: getattr(self, name) for name in self._kept}
@@ -360,6 +352,7 @@ class ArmArrays:
         policy._relist()
         policy._step = header["step"]
         policy._rng.bit_generator.state = header["rng"]
+        policy._features_from_header(header)
         return policy
 
     def _to_file(self, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
@@ -381,19 +374,3 @@ class ArmArrays:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a policy of this class from a file; ``whim.load`` reads one of any class."""
         return cls.from_bytes(Path(path).read_bytes(), source=str(path))
-
-
-@functools.cache
-def _signature(cls: type) -> inspect.Signature:
-    return inspect.signature(cls.__init__)  # type: ignore[misc]
-
-
-def _parameters(cls: type, args: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:
-    """All parameters of a constructor by name; none if they do not fit, which it then says."""
-    try:
-        bound = _signature(cls).bind(None, *args, **given)
-    except TypeError:
-        return {}
-    bound.apply_defaults()
-    _, *params = bound.arguments.items()
-    return {name: v.item() if isinstance(v, np.generic) else v for name, v in params}

@@ -11,6 +11,7 @@ from whim import checks
 from whim.errors import InvalidInputError
 from whim.kernels.models import contextfree
 from whim.policies.base.compiled import CompiledPolicy
+from whim.policies.base.lists import no_features
 from whim.types import F64, I64, ChangeEvent
 
 
@@ -37,6 +38,9 @@ class ContextFreePolicy(CompiledPolicy):
             return super()._score_many(X, slots)
         self._score(X[0], slots, None, None)
         return np.tile(self._out[: len(slots), 0], (len(X), 1))
+
+    def _scaled(self, slots: I64, X: F64, cross: F64 | None, scale: F64) -> tuple[F64, F64 | None]:
+        raise no_features(self)
 
     def _event(self, slot: int) -> ChangeEvent:
         statistic, mean = self._report.tolist()

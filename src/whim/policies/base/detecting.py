@@ -88,6 +88,11 @@ class Detecting(RowWindows, Reporting):
         self._scored = isinstance(self._test, ScoreTest)
         self._open_revisit(revisit_rate)
 
+    def _in_force(self) -> dict[str, Any]:
+        rate = self._test.false_alarm if isinstance(self._test, ScoreTest) else None
+        revisit = (self._rate or "auto") if self._revisits else "off"
+        return {"window": self._test.window, "false_alarm": rate, "revisit": revisit}
+
     def _open_windows(self, tested: int, record: int, rows: dict[str, F64]) -> None:
         """``tested`` numbers of a record of ``record`` numbers are those of the score test."""
         columns, longest = mean_residual.TABLE, self._test.window

@@ -138,7 +138,7 @@ class HybridPolicy(CompiledPolicy):
         theta = np.empty(self._width)
         model = self._model()._replace(work=np.zeros_like(self._work))  # other threads have theirs
         hybrid.coefficients(model, self._table.slot(arm), theta)
-        return theta
+        return self._with_names(theta)
 
     def shared_coefficients(self) -> F64:
         """The shared estimate β̂, a copy."""

@@ -125,7 +125,7 @@ class ModelRows(WindowPool, Reporting):
         """The estimate θ̂ of an arm's model, its own or its group's, a copy."""
         d = self._d or 0
         at = udu.packed_size(d)
-        return self._cum[self._model[self._table.slot(arm)], at : at + d].copy()
+        return self._with_names(self._cum[self._model[self._table.slot(arm)], at : at + d].copy())
 
     def inverse(self, arm: ArmId) -> F64:
         """The kept A⁻¹ of an arm's model, its own or its group's, as a full matrix."""

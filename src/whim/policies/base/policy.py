@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from whim import checks
 from whim.kernels.status import CHANGED, GROW, NO_CHANGE, NOT_FINITE, TEST
-from whim.policies.base.preview import Previewing
+from whim.policies.base.explaining import Explaining
+from whim.policies.base.listing import Listing
 from whim.types import F64, I64, ArmId, ChangeEvent, Decision
 
 _ARRAY, _F64 = np.ndarray, np.dtype(np.float64)
@@ -27,7 +28,7 @@ _NO_CONTEXT = object()
 _new = tuple.__new__
 
 
-class Policy(Previewing):
+class Policy(Explaining, Listing):
     """What every policy does: choose, rank and score arms, and learn from rewards.
 
     The constructor's parameters are those of ``ArmArrays``. Threads may share a policy for reads:
@@ -176,7 +177,7 @@ class Policy(Previewing):
             status = self._settle(status, slot, context, z, reward)
         self._step += 1
         self._plays[slot] += 1
-        return self._event(slot) if status else None
+        return self._noted(self._event(slot)) if status else None
 
     def _settle(self, status: int, slot: int, x: F64, z: F64 | None, reward: float) -> int:
         """Do what a status asks for; NO_CHANGE or CHANGED in the end."""
@@ -219,10 +220,8 @@ class Policy(Previewing):
         else:
             slots = self._table.slots(self._id_list(arms, "arms"))
         n = len(slots)
-        if X is None and self._shape is None:
-            contexts = np.zeros((n, 0))
-        else:
-            contexts = checks.matrix("X", X, n, self._d)
+        free = X is None and self._shape is None
+        contexts = np.zeros((n, 0)) if free else self._contexts(X, n)
         r = np.asarray(rewards)
         r = checks.vector("rewards", r.astype(np.float64) if r.dtype == bool else r, n)
         return slots, contexts, r, self._crossed(cross, n)
@@ -238,7 +237,7 @@ class Policy(Previewing):
             self._step += stop - at
             at = stop
             if status == CHANGED:
-                events.append(self._event(int(slots[at - 1])))
+                events.append(self._noted(self._event(int(slots[at - 1]))))
             elif status == GROW:
                 self._grow_pool()
         return events

@@ -65,6 +65,11 @@ class RowPolicy(CompiledPolicy):
     def _row(self, slot: int) -> int:
         return slot if self._own else 0
 
+    def _scaled(self, slots: I64, X: F64, cross: F64 | None, scale: F64) -> tuple[F64, F64 | None]:
+        if self._kind == uniform.ITEM and cross is None:  # the item's features are all there is
+            cross = self._features[slots]
+        return super()._scaled(slots, X, cross, scale)
+
     def _forget(self, slots: list[int], gone: bool) -> None:
         super()._forget(slots, gone)
         if not gone:
@@ -169,7 +174,8 @@ class RidgePolicy(RowPolicy):
         the arm has changed since (``chance_changed``).
         """
         at = udu.packed_size(self._p)
-        return self._cum[self._row_of(arm), at : at + self._p].copy()
+        theta: F64 = self._cum[self._row_of(arm), at : at + self._p].copy()
+        return self._with_names(theta) if self._own else theta
 
     def inverse(self, arm: ArmId | None = None) -> F64:
         """The kept A⁻¹ of an arm (of all arms, for a shared model), as a full matrix."""

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +62,12 @@ class Scoring(ArmArrays, ABC):
         """A vector that the kernel can take; whether it is finite is the kernel's own check."""
         if self._shape is None and x is None:
             return _NOTHING
-        return checks.vector("x", x, self._d)
+        return checks.vector("x", self._by_name(x), self._d)
+
+    def _contexts(self, X: Any, rows: int | None) -> F64:
+        """The same of many."""
+        table = self._table_by_name("X", X, self._encoding, self._d)
+        return checks.matrix("X", table, rows, self._d)
 
     def _crossed(self, cross: npt.ArrayLike | None, rows: int) -> F64 | None:
         if cross is None:
@@ -223,7 +228,7 @@ class Scoring(ArmArrays, ABC):
         if self._draws:
             raise InvalidInputError(f"{type(self).__name__} draws: its decisions have an order.")
         n = len(lists)
-        contexts = None if self._shape is None else checks.matrix("X", X, n, self._d)
+        contexts = None if self._shape is None else self._contexts(X, n)
         self._crossed(None, 0)
         rankings: list[tuple[list[int], list[float]] | None] = []
         with self._lock:
@@ -268,7 +273,7 @@ class Scoring(ArmArrays, ABC):
         each row. Changes nothing.
         """
         slots = self._candidates(arms)
-        contexts = checks.matrix("X", X, None, self._d)
+        contexts = self._contexts(X, None)
         if not len(contexts):
             return np.empty((0, len(slots)))
         with self._lock:

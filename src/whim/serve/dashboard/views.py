@@ -20,6 +20,7 @@ from whim.serve.state.engine import Engine
 from whim.serve.state.space import Space
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.stats import MICRO
+from whim.serve.state.waiting import list_rules
 
 _CHANGES = 10  # a page of the timeline
 _DAY = 86_400 * MICRO
@@ -30,7 +31,7 @@ _HIDDEN = frozenset(("n_features", "n_item_features", "n_cross_features", "seed"
 
 def shell(engine: Engine) -> dict[str, Any]:
     """What every page knows: whether the log can be written, and how far a replica is behind."""
-    failed, lag = engine.failed, engine.lag
+    failed, lag = engine.trouble, engine.lag
     replica = None
     if lag is not None:
         rows, seconds = lag
@@ -39,6 +40,7 @@ def shell(engine: Engine) -> dict[str, Any]:
             "rows": rows,
             "seconds": seconds,
             "late": seconds >= _LATE,
+            "refusing": [one.shard for one in engine.shards if one.reason is not None],
         }
     return {"failed": None if failed is None else str(failed), "replica": replica}
 
@@ -105,6 +107,7 @@ def summary(engine: Engine, name: str) -> dict[str, Any]:
         "overall": rates.overall(bins, width),
         "shadow": _shadow(space, totals, bins, width),
         "skipped": space.state.skipped,
+        "positions": stats.positions,
     }
 
 
@@ -206,8 +209,18 @@ def config(engine: Engine, name: str) -> dict[str, Any]:
         ("Holdback", _holdback(current)),
         ("Seed", str(current.seed)),
     ]
+    if current.list is not msgspec.UNSET or engine.space(name).state.stats.positions:
+        lines.append(("Lists", _lists(list_rules(current))))
     text = msgspec.json.format(msgspec.json.encode(current), indent=2).decode()
     return {"lines": lines, "json": text}
+
+
+def _lists(rules: wire.ListRules) -> str:
+    if rules.feedback == "cascade":
+        return "looked at from the top up to the first click"
+    if rules.feedback == "semi":
+        return "every item is seen"
+    return "seen with probability " + ", ".join(f"{e:g}" for e in rules.examine)
 
 
 def _pairs(params: dict[str, Any]) -> str:

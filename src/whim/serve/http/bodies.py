@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from whim.serve import wire
 from whim.serve.jobs.background import Check
-from whim.serve.state.views import ArmView, ChangeView, Info
+from whim.serve.state.views import ArmView, ChangeView, Info, ShardView
 
 
 def _either(name: str) -> Meta:
@@ -84,6 +84,14 @@ class ArmList(Struct):
     arms: list[ArmView]
 
 
+class PositionView(Struct):
+    """One position of lists, from the top: times shown, rewards above 0 ("clicks"), their sum."""
+
+    shown: int
+    clicks: int
+    total: float
+
+
 class StatsView(Struct, kw_only=True):
     """Counts since the space was made; see docs/serving.md for their names."""
 
@@ -91,6 +99,7 @@ class StatsView(Struct, kw_only=True):
     matched_share: float | None
     mean_delay_seconds: float | None
     shadow: dict[str, Any]
+    positions: list[PositionView] | UnsetType = UNSET
 
 
 class ChangeList(Struct):
@@ -112,12 +121,16 @@ class ClockHealth(Struct):
     ahead_seconds: float
 
 
-class ReplicaHealth(Struct):
-    """A replica over a shared log: whether it leads, and how far it is behind."""
+class ReplicaHealth(Struct, omit_defaults=True):
+    """A replica over a shared log: whether it leads, and how far it is behind.
+
+    Where there are several shards it is of the worst, and ``shards`` has all.
+    """
 
     leads: bool
     lag_rows: int
     lag_seconds: float
+    shards: list[ShardView] = []
 
 
 class Health(Struct, omit_defaults=True):

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from whim.serve.jobs.webhooks import Webhooks
-from whim.serve.state.served import ServedChanges
+from whim.serve.state.served import AllServedChanges
 
 if TYPE_CHECKING:
     from whim.serve.http.service import Service
@@ -25,11 +25,11 @@ class Deliveries:
         service = self._service
         if not service.engine.leads:
             return
-        served = ServedChanges(service.engine.store)
+        served = AllServedChanges([part.store for part in service.engine.parts])
         cursors = await asyncio.to_thread(service.engine.cursors)
         self._hooks = Webhooks(
             service.settings, service.data, served.after, lambda: served.names,
-            service.metrics.webhook, cursors=cursors,
+            service.metrics.webhook, cursors=cursors, counted=served.is_first,
         )  # fmt: skip
 
     def start(self) -> None:

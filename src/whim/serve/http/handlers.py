@@ -77,7 +77,7 @@ async def show_stats(service: Service, call: Call) -> bodies.StatsView:
     space = service.engine.space(call.params["space"])
     summary = space.state.stats.summary()
     summary["counts"] |= {f"rewards_{name}": n for name, n in space.guard.counts.items()}
-    return bodies.StatsView(**summary)
+    return msgspec.convert(summary, bodies.StatsView)
 
 
 # -- decisions and rewards --------------------------------------------------------------------
@@ -88,11 +88,16 @@ async def decide(service: Service, call: Call) -> bytes:
     return await service.decided(call.params["space"], call.body)
 
 
+async def decide_list(service: Service, call: Call) -> bytes:
+    """Ask for a list. The same decision_id and body give the same answer."""
+    return await service.decided(call.params["space"], call.body)
+
+
 async def decide_many(service: Service, call: Call) -> bytes:
     """Ask for several decisions at once."""
     name, decisions = call.params["space"], call.body.decisions
     asked = [one async for one in service.decide_many(name, decisions)]
-    await service.commit(service.engine.sync)
+    await service.commit(service.engine.part(name).sync)
     answers = [
         _json(_failure(one.error, f"$.decisions[{i}]")) if one.error else one.answer
         for i, one in enumerate(asked)
@@ -260,7 +265,8 @@ async def healthz(service: Service, call: Call) -> Reply:
         if clock.held:
             health.clock = bodies.ClockHealth(clock.reason, round(clock.ahead, 3))
         if (lag := service.engine.lag) is not None:
-            health.replica = bodies.ReplicaHealth(service.engine.leads, *lag)
+            engine = service.engine
+            health.replica = bodies.ReplicaHealth(engine.leads, *lag, engine.shards)
     return Reply(_json(health), 200 if reason is None else 503)
 
 
@@ -272,11 +278,15 @@ async def readyz(service: Service, call: Call) -> Reply:
     stopping = service.draining or service.closing.is_set()
     if stopping or not service.ready:
         return Reply(_json(bodies.Health("stopping" if stopping else "starting")), 503)
-    lag, most = service.engine.lag, service.settings.max_lag_seconds
-    if lag is not None and lag[1] > most:
-        reason = f"at most {most:g} s behind the log (max_lag_seconds), got {lag[1]:.1f} s."
-        return Reply(_json(bodies.Health("behind", reason)), 503)
-    return Reply(_json(bodies.Health("ready", spaces=len(service.engine.names))))
+    lags, most = [part.lag for part in service.engine.parts], service.settings.max_lag_seconds
+    late = [lag[1] for lag in lags if lag is not None and lag[1] > most]
+    if late:
+        reason = f"at most {most:g} s behind the log (max_lag_seconds), got {max(late):.1f} s."
+        if len(late) == len(lags):
+            return Reply(_json(bodies.Health("behind", reason)), 503)
+        # the spaces of other shards are served here as everywhere
+        reason = f"shards must be {reason[:-1]} on {len(late)} of {len(lags)}."
+    return Reply(_json(bodies.Health("ready", reason or None, len(service.engine.names))))
 
 
 async def metrics(service: Service, call: Call) -> Reply:
@@ -296,6 +306,8 @@ _ARMS = Query("limit", 1000, 1, 100_000, "how many at most, those shown most fir
 ROUTES: list[Route] = [
     _post(_SPACE + "/decisions", decide, scope="decide", takes=wire.DecisionBody, gives=wire.Answer,
           problems=(404, 409), tag="decisions", long="candidates"),
+    _post(_SPACE + "/lists", decide_list, scope="decide", takes=wire.ListBody,
+          gives=wire.ListAnswer, problems=(404, 409), tag="decisions", long="candidates"),
     _post(_SPACE + "/rewards", reward, scope="reward", takes=wire.RewardBody, gives=bodies.Rewarded,
           problems=(404,), tag="decisions"),
     _post(_SPACE + "/decisions/batch", decide_many, scope="decide", takes=bodies.Decisions,

@@ -18,6 +18,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from whim.serve.state.clock import ClockView
+from whim.serve.state.views import ShardView
 from whim.serve.wire import RewardState
 
 if TYPE_CHECKING:
@@ -170,12 +171,13 @@ class Metrics(Collector):
         return [limited, changes, waiting, arms]
 
     def _of_the_log(self, engine: Engine) -> list[Metric]:
-        committed = engine.store.committed
+        stores = [part.store for part in engine.parts]
+        committed = sum(store.committed for store in stores)
         rows = CounterMetricFamily("whim_log_rows_total", "Rows of the log.", value=committed)
         failed = GaugeMetricFamily(
             "whim_store_failed",
             "1 if the log cannot be written and nothing more is accepted.",
-            value=float(engine.failed is not None),
+            value=float(engine.trouble is not None),
         )
         age = GaugeMetricFamily(
             "whim_snapshot_age_seconds",
@@ -183,8 +185,9 @@ class Metrics(Collector):
             value=self._clock() - self._snapshot_at,
         )
         queued = GaugeMetricFamily(
-            "whim_queue_bytes", "Rows that wait to be written.", value=engine.store.queued_bytes
-        )
+            "whim_queue_bytes", "Rows that wait to be written.",
+            value=sum(store.queued_bytes for store in stores),
+        )  # fmt: skip
         checked = GaugeMetricFamily(
             "whim_log_check_progress",
             "Share of the log whose rows were checked since the start; 1 when all were.",
@@ -234,7 +237,26 @@ def _of_the_replica(engine: Engine) -> list[Metric]:
     stale = GaugeMetricFamily(
         "whim_replica_lag_seconds", "Since the end of the shared log was seen.", value=seconds
     )
-    return [leads, behind, stale]
+    return [leads, behind, stale, *_of_shards(engine.shards)]
+
+
+def _of_shards(shards: list[ShardView]) -> list[Metric]:
+    """The same for each shard, where there are several."""
+    words = {
+        "leads": "1 if it does what only one should for the shard.",
+        "lag_rows": "Rows of the shard that were not taken yet.",
+        "lag_seconds": "Since the end of the shard was seen.",
+        "spaces": "Spaces on the shard.",
+        "refuses": "1 while what is written to spaces of the shard is refused.",
+    }
+    families: list[Metric] = []
+    for name, about in words.items() if shards else ():
+        family = GaugeMetricFamily(f"whim_shard_{name}", about, labels=["shard"])
+        for one in shards:
+            value = one.reason is not None if name == "refuses" else getattr(one, name)
+            family.add_metric([one.shard], float(value))
+        families.append(family)
+    return families
 
 
 def _of_connections(connections: Connections) -> list[Metric]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from whim.extras import install
+from whim.serve.log.origin import SHARDS
 from whim.serve.log.reader import UnavailableError
 from whim.serve.log.store import CommitLimits, OnCommit
 from whim.serve.logging import get
@@ -56,12 +58,36 @@ def open_engine(
             clock_jump=settings.clock_jump_seconds, commits=commits, limits=limits,
         )  # fmt: skip
     need_postgres()
+    from whim.serve.postgres.databases import Shard, shards_of
     from whim.serve.state.replica import Replica
+    from whim.serve.state.shards import Shards
 
-    return Replica(
-        Path(settings.data), settings.store, on_commit=on_commit, on_config=on_config,
-        on_lead=on_lead, commits=commits, limits=limits,
-    )  # fmt: skip
+    shards = shards_of([settings.store, *settings.more_stores], settings.shards)
+    data, several = Path(settings.data), len(shards) > 1
+
+    def replica(shard: Shard) -> Replica:
+        first = shard is shards[0]
+        return Replica(
+            data if first else data / SHARDS / shard.label, shard, on_commit=on_commit,
+            on_config=on_config, commits=commits, limits=limits,
+            on_lead=on_lead if first else lambda leads: _say_leads(shard.label, leads),
+            max_lag=settings.max_lag_seconds if several else float("inf"),
+        )  # fmt: skip
+
+    with contextlib.ExitStack() as opened:
+        parts: list[Replica] = []
+        for shard in shards:
+            part = replica(shard)
+            opened.callback(part.close)
+            opened.callback(part.documents.close)
+            parts.append(part)
+        opened.pop_all()  # they stay open
+    return Shards(parts) if several else parts[0]
+
+
+def _say_leads(shard: str, leads: bool) -> None:
+    words = "this replica leads" if leads else "this replica does not lead any more"
+    get("whim").info(words, shard=shard)
 
 
 def need_postgres() -> None:

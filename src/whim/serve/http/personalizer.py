@@ -23,7 +23,7 @@ from whim.serve.state.drawing import probabilities
 from whim.serve.state.space import ConflictError
 
 _DEEPEST = 16
-_Id = Annotated[str, Meta(min_length=1, max_length=256)]
+EventId = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class Action(Struct, forbid_unknown_fields=True):
@@ -39,7 +39,7 @@ class RankRequest(Struct, forbid_unknown_fields=True, rename="camel", kw_only=Tr
     actions: Annotated[list[Action], Meta(min_length=1, max_length=10_000)]
     context_features: list[dict[str, Any]] | None = None
     excluded_actions: list[str] | None = None
-    event_id: _Id | None = None
+    event_id: EventId | None = None
     defer_activation: bool | None = None
 
 
@@ -87,7 +87,7 @@ def flat(features: list[dict[str, Any]] | None, path: str) -> dict[str, Any]:
     return flattened
 
 
-async def _space(service: Service) -> str:
+async def space_name(service: Service) -> str:
     """The space; it is made for the first decision, and not again after it was retired."""
     name = service.settings.personalizer_space
     if name not in service.engine and not service.engine.was_retired(name):
@@ -124,7 +124,7 @@ async def rank(service: Service, call: Call) -> RankResponse:
         decision_id=body.event_id,
         deferred=bool(body.defer_activation),
     )
-    name = await _space(service)
+    name = await space_name(service)
     space = service.engine.space(name)
     if not space.state.items.size:  # a space of the user's own may have none
         decision.candidates = [a.id for a in offered]
@@ -157,6 +157,25 @@ async def activate(service: Service, call: Call) -> None:
 
 
 _BASE = "/personalizer/v1.0"
+_PREVIEWS = [f"/personalizer/v1.1-preview.{i}" for i in (1, 2, 3)]
+
+
+def other_paths(path: str) -> list[str]:
+    """Where else a call is served: as previews had it, and without a version.
+
+    The latest preview names its version in the query (``?api-version=``), where nothing is asked
+    for that the path does not say.
+
+    >>> other_paths("/personalizer/v1.1-preview.3/multislot/rank")[1:]
+    ['/personalizer/v1.1-preview.2/multislot/rank', '/personalizer/multislot/rank']
+    """
+    for base in (_BASE, _PREVIEWS[-1]):
+        if path.startswith(base + "/"):
+            bases = [*_PREVIEWS, "/personalizer"]
+            return [other + path.removeprefix(base) for other in bases if other != base]
+    return []
+
+
 ROUTES: list[Route] = [
     Route("POST", _BASE + "/rank", rank, scope="decide", takes=RankRequest, gives=RankResponse,
           status=201, problems=(404, 409), tag="personalizer", long="actions"),

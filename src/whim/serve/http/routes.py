@@ -152,7 +152,9 @@ class Endpoint:
         if not route.always:
             service.must_be_ready(reading=method in ("GET", "HEAD"))
             if route.scope not in _FAST:
-                await service.engine.settled()
+                await service.engine.settled(params.get("space"))
+            if "space" in params and params["space"] not in service.engine:
+                await service.engine.know(params["space"])
         query = _numbers(scope, route.query) if route.query else {}
         call = Call(scope, receive, send, params, None, key, query)
         if route.takes is None:

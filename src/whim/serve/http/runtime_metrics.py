@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from whim.serve.log.origin import logs_of
 from whim.serve.log.timing import Durations
 from whim.version import __version__
 
@@ -44,13 +45,14 @@ class RuntimeMetrics(Collector):
             yield self._of_webhooks()
 
     def _of_commits(self) -> list[Metric]:
-        store = self._service.engine.store
+        stores = [part.store for part in self._service.engine.parts]
         queue = GaugeMetricFamily(
-            "whim_commit_queue_rows", "Rows that wait to be committed.", value=store.waiting
-        )
+            "whim_commit_queue_rows", "Rows that wait to be committed.",
+            value=sum(store.waiting for store in stores),
+        )  # fmt: skip
         seconds = _histogram(
             "whim_commit_seconds", "From sending rows to the log's writer to its reply.",
-            store.commits,
+            *(store.commits for store in stores),
         )  # fmt: skip
         return [queue, seconds]
 
@@ -80,10 +82,12 @@ class RuntimeMetrics(Collector):
 
     def _of_files(self) -> Metric:
         size = GaugeMetricFamily("whim_database_bytes", "Sizes of files.", labels=["file"])
-        for name in _DATABASES:
-            for file in (name, f"{name}-wal"):
-                with contextlib.suppress(OSError):
-                    size.add_metric([file], (self._service.data / file).stat().st_size)
+        data = self._service.data
+        for folder in logs_of(data):
+            for name in _DATABASES:
+                for file in (folder / name, folder / f"{name}-wal"):
+                    with contextlib.suppress(OSError):
+                        size.add_metric([file.relative_to(data).as_posix()], file.stat().st_size)
         return size
 
 
@@ -97,7 +101,10 @@ def _build() -> Metric:
     return build
 
 
-def _histogram(name: str, about: str, durations: Durations) -> Metric:
+def _histogram(name: str, about: str, *durations: Durations) -> Metric:
+    """Of one, or of several together."""
     family = HistogramMetricFamily(name, about)
-    family.add_metric([], durations.buckets(), durations.total)
+    counts = zip(*(one.buckets() for one in durations), strict=True)
+    buckets = [(same[0][0], sum(count for _, count in same)) for same in counts]
+    family.add_metric([], buckets, sum(one.total for one in durations))
     return family

@@ -111,7 +111,7 @@ class Service:
         engine.attach(self._loop)
         self._had_rows = engine.seq > 0
         self.background = Background(
-            engine, self.data, commit=self.commit, spawn=self.spawn,
+            engine, commit=self.commit, spawn=self.spawn,
             on_snapshot=self.metrics.snapshot,
         )  # fmt: skip
         self.metrics.engine = engine
@@ -192,8 +192,8 @@ class Service:
         """Why it could not start, or why nothing more is accepted, if that is so."""
         if self.problem is not None:
             return str(self.problem)
-        if self.ready and self.engine.failed is not None:
-            return str(self.engine.failed)
+        if self.ready and self.engine.trouble is not None:
+            return str(self.engine.trouble)
         return None
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -239,7 +239,7 @@ class Service:
             for one in some:
                 if one.error is not None and not one.token.done():
                     one.token.set_exception(one.error)
-        self.engine.store.send()  # not at the end of the turn: it is ready now
+        self.engine.send()
 
     async def decided(self, name: str, body: wire.DecisionBody) -> bytes:
         """The answer to a decision, once it is safe."""
@@ -247,7 +247,7 @@ class Service:
             (request,) = [one async for one in self.decide_many(name, [body])]
             request.token = self.token()
             if request.error is None:
-                self.engine.sync(request.token)
+                self.engine.part(name).sync(request.token)
             else:
                 request.token.set_exception(request.error)
         else:
@@ -366,8 +366,8 @@ class Service:
                 say = self.log.warning if held else self.log.info
                 words = "the clock is held" if held else "the clock follows the system's again"
                 say(words, reason=clock.reason, ahead_seconds=round(clock.ahead, 3))
-            if self.engine.failed is not None and not said:
-                self.log.error("nothing more is accepted", reason=str(self.engine.failed))
+            if self.engine.trouble is not None and not said:
+                self.log.error("nothing more is accepted", reason=str(self.engine.trouble))
                 said = True
             wait = _TICK if due is None else (due - self.engine.now()) / 1e6
             await asyncio.sleep(min(max(wait, 0.001), _TICK))

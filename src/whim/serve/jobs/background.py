@@ -69,16 +69,15 @@ class Background:
     def __init__(
         self,
         engine: Engine,
-        data: Path,
         *,
         commit: Callable[[Callable[[Any], Any]], Awaitable[Any]],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         on_snapshot: Callable[[str], None],
     ) -> None:
-        self._engine, self._data = engine, data
+        self._engine = engine
         self._commit, self._spawn, self._on_snapshot = commit, spawn, on_snapshot
         self._log = get_log("whim")
-        self._worker = Worker(data)
+        self._workers = {part.data: Worker(part.data) for part in engine.parts}
         self._one_whatif, self._one_rebuild = asyncio.Lock(), asyncio.Lock()
         self._snapped: dict[int, int] = {}  # by number, the row of a space's last snapshot
         self._compiled: set[tuple[object, ...]] = set()
@@ -87,31 +86,32 @@ class Background:
         self.check = Check("done", 1.0)  # there is nothing to check in a new log
 
     async def close(self) -> None:
-        """End the worker."""
-        await self._worker.close()
+        """End the workers."""
+        for worker in self._workers.values():
+            await worker.close()
 
     async def _run_alone(
-        self, task: Task, progress: Callable[[float], None] | None = None
+        self, data: Path, task: Task, progress: Callable[[float], None] | None = None
     ) -> tuple[Any, list[bytes]]:
         """Do a task that may take long in a worker of its own."""
-        worker = Worker(self._data)
+        worker = Worker(data)
         try:
             return await worker.run(task, progress)
         finally:
             await worker.close()
 
     async def _run_until_done(
-        self, task: Task, progress: Callable[[float], None] | None = None
+        self, data: Path, task: Task, progress: Callable[[float], None] | None = None
     ) -> tuple[Any, list[bytes]]:
         """The same, again if the worker dies: it may have been killed for want of memory."""
         for attempt in range(1, _ATTEMPTS):
             try:
-                return await self._run_alone(task, progress)
+                return await self._run_alone(data, task, progress)
             except WorkerDiedError:
                 wait = 2.0 ** (attempt - 1)
                 self._log.warning("a worker died", task=task.do, attempt=attempt, again_in=wait)
                 await asyncio.sleep(wait)
-        return await self._run_alone(task, progress)
+        return await self._run_alone(data, task, progress)
 
     # -- compiling ----------------------------------------------------------------------------
 
@@ -127,7 +127,8 @@ class Background:
         try:
             if serving and kernels not in self._compiled:
                 try:
-                    await self._worker.run(Task("compile", config_row=ConfigRow("", 0, config)))
+                    worker = self._workers[self._engine.data]
+                    await worker.run(Task("compile", config_row=ConfigRow("", 0, config)))
                 except WorkerError as error:  # what is wrong shows again below
                     self._log.debug("not compiled by a worker", reason=str(error))
             await asyncio.to_thread(compile_for, config)
@@ -154,13 +155,16 @@ class Background:
     async def snapshot_all(self) -> None:
         """Write a snapshot of every space that has moved."""
         for name, seq in self._engine.seqs.items():
-            if name not in self._engine or self._engine.failed is not None:
+            if name not in self._engine:
                 continue
-            number, config_row = self._engine.in_force(name)
+            part = self._engine.part(name)
+            if part.failed is not None:
+                continue
+            number, config_row = part.in_force(name)
             if self._snapped.get(number) == seq:
                 continue
             try:
-                await self._worker.run(Task("snapshot", number, config_row))
+                await self._workers[part.data].run(Task("snapshot", number, config_row))
             except WorkerError as error:
                 self._log.warning("no snapshot", space=name, reason=str(error))
                 continue
@@ -169,42 +173,50 @@ class Background:
 
     async def verify(self) -> None:
         """Check the whole log once; one that is damaged takes nothing more."""
-        check = self.check = Check()
+        check, parts = Check(), self._engine.parts
+        self.check = check
+        for i, part in enumerate(parts):
 
-        def progress(share: float) -> None:
-            check.progress = share
+            def progress(share: float, before: int = i) -> None:
+                check.progress = (before + share) / len(parts)
 
-        try:
-            problem, _ = await self._run_until_done(Task("verify"), progress)
-        except WorkerError as error:
-            check.state = "broken off"
-            self._log.warning("not verified", reason=str(error))
-            return
-        check.state, check.progress = "done" if problem is None else "damaged", 1.0
-        if problem is not None:
-            self._engine.found_damage(problem)
-            self._log.error("the log is damaged", reason=problem)
+            try:
+                problem, _ = await self._run_until_done(part.data, Task("verify"), progress)
+            except WorkerError as error:
+                check.state = "broken off"
+                self._log.warning("not verified", reason=str(error))
+                return
+            if problem is not None:
+                check.state = "damaged"
+                part.found_damage(problem)
+                self._log.error("the log is damaged", reason=problem)
+        check.progress = 1.0
+        if check.state == "running":
+            check.state = "done"
 
     async def keep_trimmed(self, days: float) -> None:
         """Remove rows from the log that are older than so many days."""
         while True:
-            before = self._engine.now() - round(days * 86_400e6)
-            task = Task("trim", before=before, given_up=self._engine.given_up)
-            soon = False
-            try:
-                done, _ = await self._worker.run(task)
-                soon = done["more"] or bool(done["waits_for"])
-                if done["rows"]:
-                    self._log.info("trimmed", rows=done["rows"])
-                if shared := await asyncio.to_thread(self._engine.trim_shared):
-                    self._log.info("trimmed the shared log", rows=shared)
-                if done["waits_for"]:  # its rows are being read: wait until that has ended
-                    async with self._one_rebuild:
-                        pass
-            except (WorkerError, StoreError, UnavailableError) as error:
-                self._log.warning("not trimmed", reason=str(error))
-                soon = isinstance(error, (WorkerDiedError, UnavailableError))
-            await asyncio.sleep(_TRIM_SOON if soon else _TRIM_SECONDS)
+            soon = [await self._trim(part, days) for part in self._engine.parts]
+            await asyncio.sleep(_TRIM_SOON if any(soon) else _TRIM_SECONDS)
+
+    async def _trim(self, part: Engine, days: float) -> bool:
+        """Remove rows from one log; whether there is more to do soon."""
+        before = part.now() - round(days * 86_400e6)
+        task = Task("trim", before=before, given_up=part.given_up)
+        try:
+            done, _ = await self._workers[part.data].run(task)
+            if done["rows"]:
+                self._log.info("trimmed", rows=done["rows"])
+            if shared := await asyncio.to_thread(part.trim_shared):
+                self._log.info("trimmed the shared log", rows=shared)
+            if done["waits_for"]:  # its rows are being read: wait until that has ended
+                async with self._one_rebuild:
+                    pass
+            return done["more"] or bool(done["waits_for"])
+        except (WorkerError, StoreError, UnavailableError) as error:
+            self._log.warning("not trimmed", reason=str(error))
+            return isinstance(error, (WorkerDiedError, UnavailableError))
 
     # -- rebuilds -----------------------------------------------------------------------------
 
@@ -218,11 +230,11 @@ class Background:
                 await self._build(name)
 
     async def _build(self, name: str) -> None:
-        engine = self._engine
+        engine = self._engine.part(name)
         number, wanted = engine.wanted(name)
         try:
             await self._commit(engine.sync)
-            packed, parts = await self._run_until_done(Task("rebuild", number, wanted))
+            packed, parts = await self._run_until_done(engine.data, Task("rebuild", number, wanted))
             state = await asyncio.to_thread(SpaceState.from_bytes, *join_state(parts))
             await self.compile(state.config)
             packed += await asyncio.to_thread(engine.catch_up, state, number)
@@ -248,17 +260,19 @@ class Background:
         self.jobs[key] = job
         for old in list(self.jobs)[:-_JOBS]:
             del self.jobs[old]
-        self._spawn(self._whatif(job, Task("whatif", config_row=ConfigRow(name, 0, config))))
+        data = self._engine.part(name).data
+        task = Task("whatif", config_row=ConfigRow(name, 0, config))
+        self._spawn(self._whatif(job, data, task))
         return key
 
-    async def _whatif(self, job: Job, task: Task) -> None:
+    async def _whatif(self, job: Job, data: Path, task: Task) -> None:
         def progress(share: float) -> None:
             job.progress = share
 
         async with self._one_whatif:
             job.state = JobState.RUNNING
             try:
-                job.result, _ = await self._run_alone(task, progress)
+                job.result, _ = await self._run_alone(data, task, progress)
                 job.state, job.progress = JobState.DONE, 1.0
             except WorkerError as error:
                 job.state, job.error = JobState.FAILED, str(error)

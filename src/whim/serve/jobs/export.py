@@ -20,15 +20,21 @@ import numpy as np
 
 from whim.checks import choice
 from whim.errors import LogFileError
-from whim.logs import Writer
+from whim.logs import ListWriter, Writer
+from whim.serve.jobs.export_lists import (
+    DRAWN,
+    as_list,
+    drawn_from,
+    draws_uniformly,
+    not_in_columns,
+    unlogged,
+)
 from whim.serve.jobs.history import Decision, History, Progress
 from whim.serve.state.drawing import probabilities
-from whim.serve.state.policy import draws
 from whim.serve.state.stats import MICRO
 
 _BATCH = 20_000  # rows of Parquet at a time
 _UNFIT = "does not fit the features that the space has now"
-_UNLOGGED = "was drawn by the policy with a probability that was not logged then"
 _json = msgspec.json.Encoder().encode
 
 
@@ -88,46 +94,51 @@ class _Job(NamedTuple):
 def _to_log(job: _Job, decisions: Iterator[Decision]) -> int:
     """The log for ``whim replay``: decisions that were learnt from, in order, with propensities.
 
-    Draws of a policy whose probability an earlier version did not log are left out and counted.
-    Contexts are vectors as the space makes them now; a space without contexts has a constant 1.
-    Where candidates have features, an item of the log is an arm with those that it came with
-    last, so that other features make another item of the same arm. Times are whole seconds.
+    Draws of a policy whose probability is not known are left out and counted. Contexts are vectors
+    as the space makes them now; a space without contexts has a constant 1. Where candidates have
+    features, an item of the log is an arm with those that it came with last, so that other features
+    make another item of the same arm. Times are whole seconds.
+
+    If there are lists, the log is one of lists, and a decision about one arm is a list of one.
     """
     history = job.history
     names = history.context.names or ["constant"]
     nothing = np.ones(1)
-    with Writer(
-        job.out,
-        n_features=len(names),
-        n_item_features=history.items.size,
-        logging="propensity",
-        source={"reader": "whim serve", "files": [], "space": job.space,
-                "version": history.version},
-        propensities=True,
-        context_names=names,
-        item_names=history.items.names or None,
-        overwrite=job.overwrite,
-    ) as writer:  # fmt: skip
-        for d in decisions:
+    options: dict[str, Any] = {
+        "n_features": len(names), "n_item_features": history.items.size, "logging": "propensity",
+        "source": {"reader": "whim serve", "files": [], "space": job.space,
+                   "version": history.version},
+        "propensities": True, "context_names": names, "item_names": history.items.names or None,
+        "overwrite": job.overwrite,
+    }  # fmt: skip
+    first = list(itertools.islice(decisions, 1))  # then it is known whether there are lists
+    wanted = all(draws_uniformly(config) for config in history.configs)
+    made = ListWriter(job.out, wanted=wanted, **options) if history.has_lists else None
+    with made or Writer(job.out, **options) as writer:
+        for d in itertools.chain(first, decisions):
             assert d.x is not None
-            if _unlogged(d):
-                job.left[_UNLOGGED] += 1
+            problem = not_in_columns(d)
+            if problem is not None:
+                job.left[problem] += 1
                 continue
-            ids = d.body.arms
-            writer.event(
-                time=d.row.at // MICRO, x=d.x if history.context.size else nothing, arms=ids,
-                features=d.features, shown=ids[d.body.place], reward=d.reward or 0.0,
-                propensity=d.body.probability,
-            )  # fmt: skip
+            x = d.x if history.context.size else nothing
+            same: dict[str, Any] = {
+                "time": d.row.at // MICRO,
+                "x": x,
+                "arms": d.body.arms,
+                "features": d.features,
+            }
+            if made is not None:
+                made.add_list(**same, **as_list(d), **(drawn_from(d) if wanted else {}))
+            else:
+                writer.event(
+                    **same, shown=d.body.arms[d.body.place], reward=d.reward or 0.0,
+                    propensity=d.body.probability,
+                )  # fmt: skip
         for reason, count in job.left.items():
             writer.drop(reason, count)
         job.check(writer.n_events)
         return writer.n_events
-
-
-def _unlogged(d: Decision) -> bool:
-    """Whether the logged probability leaves out that the policy drew."""
-    return d.body.drawn is None and draws(d.config)
 
 
 # -- dsjson -----------------------------------------------------------------------------------
@@ -138,13 +149,18 @@ def _to_dsjson(job: _Job, decisions: Iterator[Decision]) -> int:
 
     A vector is the namespace ``x`` (an action's: ``y``). Named features are the namespace
     ``context`` (``item``), with the vector that the space makes of them beside it in ``_x``
-    (``_y``), which VW does not look at and Whim's own reader takes.
+    (``_y``), which VW does not look at and Whim's own reader takes. A list is a line of a
+    conditional contextual bandit (``--ccb_explore_adf``).
     """
     count = 0
     part = job.folder / "lines"
     with _open(part, packed=job.out.suffix == ".gz") as file:
         for d in decisions:
-            file.write(_json(_line(job.history, job.space, d)) + b"\n")
+            if d.body.items is not None and None in d.body.items.prefixes:
+                job.left[DRAWN] += 1
+                continue
+            line = _line if d.body.items is None else _list_line
+            file.write(_json(line(job.history, job.space, d)) + b"\n")
             count += 1
     job.check(count)
     part.replace(job.out)
@@ -164,13 +180,6 @@ def _line(history: History, space: str, d: Decision) -> dict[str, Any]:
     draws = body.drawn is not None
     p = probabilities(d.config, body.wanted, n, place, body.probability, draws)
     reward = d.reward or 0.0
-    about: dict[str, Any] = {}
-    assert d.x is not None
-    if history.context.by_name:
-        about = {"context": _plain(body.context), "_x": d.x.tolist()}
-    elif history.context.size:
-        about = {"x": d.x.tolist()}
-    about["_multi"] = [_action(history, d, i) for i in range(n)]
     return {
         "_label_cost": 0.0 - reward,
         "_label_probability": body.probability,
@@ -181,10 +190,54 @@ def _line(history: History, space: str, d: Decision) -> dict[str, Any]:
         "Version": "1",
         "EventId": body.id,
         "a": [i + 1 for i in order],
-        "c": about,
+        "c": _about(history, d),
         "p": [p[i] for i in order],
         "VWState": {"m": f"{space}/{d.version}"},
     }
+
+
+def _about(history: History, d: Decision) -> dict[str, Any]:
+    """The context and the candidates."""
+    about: dict[str, Any] = {}
+    assert d.x is not None
+    if history.context.by_name:
+        about = {"context": _plain(d.body.context), "_x": d.x.tolist()}
+    elif history.context.size:
+        about = {"x": d.x.tolist()}
+    about["_multi"] = [_action(history, d, i) for i in range(len(d.body.arms))]
+    return about
+
+
+def _list_line(history: History, space: str, d: Decision) -> dict[str, Any]:
+    """A list: what stands in each slot, with its probability given the slots before it.
+
+    An item that was not seen has no cost, and VW learns nothing from it.
+    """
+    row, body, part = d.row, d.body, d.body.items
+    assert part is not None
+    assert d.items is not None
+    about, before, outcomes = _about(history, d), 1.0, []
+    ids = [str(i) for i in part.slots or range(len(part.places))]
+    about["_slots"] = [{"_id": slot} for slot in ids]
+    for i, place in enumerate(part.places):
+        own = about["_slots"][i]
+        if d.contexts is not None:
+            own["_x"] = d.contexts[i].tolist()
+            own |= {"slot": _plain(features)} if isinstance(
+                features := (part.features or [None] * len(ids))[i], dict) else {}  # fmt: skip
+        if part.exclude is not None:
+            own["_inc"] = [p for p in range(len(body.arms)) if p not in part.exclude[i]]
+        prefix = part.prefixes[i]
+        assert prefix is not None  # such lists are left out
+        reward = d.items[i]
+        cost = {} if reward is None else {"_label_cost": 0.0 - reward}
+        outcomes.append({**cost, "_id": ids[i], "_a": [place], "_p": [prefix / before]})
+        before = prefix
+    return {
+        "Timestamp": _moment(row.at).strftime("%Y-%m-%dT%H:%M:%S.%fZ"), "Version": "1",
+        "EventId": body.id, "c": about, "_outcomes": outcomes,
+        "VWState": {"m": f"{space}/{d.version}"},
+    }  # fmt: skip
 
 
 def _action(history: History, d: Decision, i: int) -> dict[str, Any]:
@@ -251,6 +304,8 @@ def _schema(history: History) -> dict[str, Any]:
         "arm": pl.String, "place": pl.Int32, "probability": pl.Float64, "mode": pl.String,
         "wanted": pl.String, "version": pl.Int32, "reward": pl.Float64,
         "reward_state": pl.String, "reward_at": when, "rewards": pl.Int32,
+        "slots": pl.List(pl.String), "items": pl.List(pl.String), "item_rewards": numbers,
+        "item_probabilities": numbers, "prefix_probabilities": numbers,
     }  # fmt: skip
 
 
@@ -263,10 +318,16 @@ def _record(history: History, d: Decision) -> tuple[Any, ...]:
     record.append(ids)
     if history.items.size:
         record.append(None if d.features is None else [y.tolist() for y in d.features])
+    known = not unlogged(d) and body.probability == body.probability
+    items: tuple[Any, ...] = (None,) * 5
+    if (part := body.items) is not None:
+        slots = [str(i) for i in part.slots or range(len(part.places))]
+        shown = [ids[place] for place in part.places]
+        items = slots, shown, d.items, part.probabilities, part.prefixes
     return (
-        *record, ids[body.place], body.place, None if _unlogged(d) else body.probability,
+        *record, ids[body.place], body.place, body.probability if known else None,
         body.mode, ids[body.wanted], d.version, d.reward, d.state,
-        None if d.reward_at is None else _moment(d.reward_at), d.rewards,
+        None if d.reward_at is None else _moment(d.reward_at), d.rewards, *items,
     )  # fmt: skip
 
 

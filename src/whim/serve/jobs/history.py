@@ -7,22 +7,28 @@ Memory grows with arms, and with decisions that wait at the same time.
 from __future__ import annotations
 
 import contextlib
+import math
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from whim.errors import InvalidInputError
+from whim.features.encoder import Encoder
 from whim.serve import wire
 from whim.serve.log.base import read_base, rows_of
 from whim.serve.log.configs import config_histories
+from whim.serve.log.origin import logs_of
 from whim.serve.log.reader import LogReader, StoreError
 from whim.serve.log.rows import DECODERS, DecisionRow, Kind, Row
-from whim.serve.state.encode import Encoder
-from whim.serve.state.ledger import Ledger
+from whim.serve.state.ledger import Learn, Ledger
+from whim.serve.state.lists import contexts_of
 from whim.serve.state.recovery import state_of
 from whim.serve.state.space import NotFoundError
 from whim.serve.state.stats import Pending
+from whim.serve.state.waiting import WaitingList, list_rules
 from whim.serve.wire import RewardState
 from whim.types import F64
 
@@ -31,12 +37,13 @@ _BATCH = 5000
 _SPOOL = """
 CREATE TABLE outcome (
   id TEXT PRIMARY KEY, closed INTEGER NOT NULL, learn REAL, at INTEGER, came INTEGER NOT NULL,
-  taken INTEGER NOT NULL, late INTEGER NOT NULL
+  taken INTEGER NOT NULL, late INTEGER NOT NULL, items TEXT
 ) STRICT, WITHOUT ROWID;
 """
 _TAKE = """
-INSERT INTO outcome VALUES (?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET
+INSERT INTO outcome VALUES (?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET
   learn = CASE closed WHEN 0 THEN excluded.learn ELSE learn END,
+  items = CASE closed WHEN 0 THEN excluded.items ELSE items END,
   at = CASE closed WHEN 0 THEN excluded.at ELSE at END,
   closed = max(closed, excluded.closed), came = came + excluded.came,
   taken = taken + excluded.taken, late = late + excluded.late
@@ -49,7 +56,9 @@ class Decision(NamedTuple):
     ``x``, ``features`` and ``raw`` are of the space as it is now: its context as a vector, and
     what is known of each candidate, encoded and as it came; None where they do not fit.
     ``state`` is ``matched``, ``default``, ``late`` (the default was learnt, then a reward came),
-    ``never shown`` or ``waiting``; ``reward`` is what was learnt.
+    ``never shown`` or ``waiting``; ``reward`` is what was learnt. Of a list that is the sum over
+    its items, ``items`` are their rewards from the top, None for one that was not seen, and
+    ``contexts`` has the vector of each slot where slots have features.
     """
 
     row: Row
@@ -63,15 +72,17 @@ class Decision(NamedTuple):
     reward: float | None
     reward_at: int | None
     rewards: int
+    items: list[float | None] | None
+    contexts: list[F64] | None
 
 
 class History:
     """The past of a space, retired or not, up to the row that is the last when this is opened."""
 
     def __init__(self, data: Path, space: str) -> None:
-        path = data / "log.db"
-        if not path.is_file():
+        if not (data / "log.db").is_file():
             raise StoreError(f"data must be the directory of a service, got {data}: no log.db.")
+        path = _holding(data, space) / "log.db"
         self._reader = LogReader(path)
         try:
             self.number, self._in_force = _find(self._reader, space)
@@ -80,7 +91,9 @@ class History:
             self.items = Encoder(self.config.items, "$.features")
             self.last = self._reader.last()[0]
             self.base = read_base(self._reader, self.number)
-            self._rules = self._in_force[0][2].rewards
+            self.has_lists = False  # known once the first decision is given out
+            first = self._in_force[0][2]
+            self._rules = first.rewards, list_rules(first)
         except BaseException:
             self._reader.close()
             raise
@@ -90,6 +103,11 @@ class History:
 
     def __exit__(self, *_: object) -> None:
         self._reader.close()
+
+    @property
+    def configs(self) -> list[wire.SpaceConfig]:
+        """All that were in force."""
+        return [config for _, _, config in self._in_force]
 
     def _rows(self, progress: Progress, low: float, high: float) -> Iterator[Row]:
         first = self._in_force[0][0]
@@ -129,7 +147,8 @@ class History:
                 if (since is None or row.at >= since) and (until is None or row.at < until):
                     version, config = self._version_at(row.seq)
                     outcome = _outcome(spool, row.key)
-                    yield Decision(row, body, version, config, *encoded, *outcome)  # type: ignore[arg-type]
+                    x, features, raw, slots = encoded
+                    yield Decision(row, body, version, config, x, features, raw, *outcome, slots)
             report(1.0)
         except sqlite3.Error as error:
             raise StoreError(f"{folder.parent} must have room for a while: {error}.") from None
@@ -144,16 +163,17 @@ class History:
 
     def _fill(self, spool: sqlite3.Connection, report: Progress) -> None:
         batch: list[tuple[Any, ...]] = []
-        ledger = Ledger(self._rules)
+        ledger = Ledger(*self._rules)
         if self.base is not None:  # what had come of them before the log begins
             ledger = state_of(self.base).ledger
             batch = [
-                (key, 0, None, None, waiting.count, waiting.count, 0)
+                (key, 0, None, None, waiting.count, waiting.count, 0, None)
                 for key, waiting in ledger.pending.items()
                 if waiting.count
             ]
         for row in self._rows(report, 0.0, 0.4):
             batch += _closings(row, ledger)
+            self.has_lists = self.has_lists or bool(ledger.lists)
             if len(batch) >= _BATCH:
                 spool.execute("BEGIN")
                 spool.executemany(_TAKE, batch)
@@ -176,24 +196,36 @@ class _Arms:
         for arm in arms:
             self._known.pop(arm, None)
 
-    def encode(self, body: DecisionRow) -> tuple[F64 | None, list[F64] | None, list[Any] | None]:
+    def encode(
+        self, body: DecisionRow
+    ) -> tuple[F64 | None, list[F64] | None, list[Any] | None, list[F64] | None]:
         """The context and the candidates' features; nothing if a state would leave this out."""
         try:
-            x = self._context(body.context, lenient=True)
+            slots = [self._context(one, lenient=True) for one in contexts_of(body)]
+            x, contexts = slots[0], slots if len(slots) > 1 else None
             if not self._items.size:
-                return x, None, None
+                return x, None, None, contexts
             came = {
                 arm: (self._items(features, lenient=True), features)
                 for arm, features in zip(body.arms, body.features or (), strict=False)
                 if features is not None
             }
         except InvalidInputError:
-            return None, None, None
+            return None, None, None, None
         if any(arm not in came and arm not in self._known for arm in body.arms):
-            return None, None, None
+            return None, None, None, None
         self._known.update(came)
         pairs = [self._known[arm] for arm in body.arms]
-        return x, [vector for vector, _ in pairs], [raw for _, raw in pairs]
+        return x, [vector for vector, _ in pairs], [raw for _, raw in pairs], contexts
+
+
+def _holding(data: Path, space: str) -> Path:
+    """The directory whose log has a space: a replica has several, where there are shards."""
+    for folder in logs_of(data)[1:]:
+        with contextlib.closing(LogReader(folder / "log.db")) as reader:
+            if any(one.wanted.name == space for one in config_histories(reader).values()):
+                return folder
+    return data
 
 
 def _find(reader: LogReader, space: str) -> tuple[int, list[tuple[int, int, wire.SpaceConfig]]]:
@@ -218,40 +250,53 @@ def _closings(row: Row, ledger: Ledger) -> list[tuple[Any, ...]]:
             row.at, due, body.arms[body.place], b"", body.probability, body.mode, True,
             body.deferred,
         )  # fmt: skip
+        if body.items is not None:
+            ledger.lists[body.id] = WaitingList.of(body.items, body.arms, [])
     elif row.kind == Kind.ACTIVATION:
         ledger.activated(row.at, body)
     elif row.kind == Kind.REWARD:
         state = ledger.rewarded(row.at, body)
         over, late = state is RewardState.LEARNT, state is RewardState.LATE
         at, taken = row.at if over else None, over or state is RewardState.KEPT
-        learn = ledger.learnt(body) if over else None
-        if over:
-            ledger.pending.pop(body.id, None)
-        return [(body.id, int(over), learn, at, 1, int(taken), int(late))]
+        learn, items = _closed(ledger, body.id, ledger.learnt(body)) if over else (None, None)
+        return [(body.id, int(over), learn, at, 1, int(taken), int(late), items)]
     elif row.kind == Kind.EXPIRY:
-        closed = ledger.ended(row.at, body)
-        for key, _ in closed:
-            ledger.pending.pop(key, None)
+        ended = [(key, *_closed(ledger, key, learn)) for key, learn in ledger.ended(row.at, body)]
         return [
-            (key, 1 if learn is not None else 2, learn, row.at, 0, 0, 0) for key, learn in closed
+            (key, 1 if learn is not None else 2, learn, row.at, 0, 0, 0, items)
+            for key, learn, items in ended
         ]
     return []
 
 
+def _closed(ledger: Ledger, key: str, learn: Learn) -> tuple[float | None, str | None]:
+    """Take out a decision that is closed; what was learnt, and of a list also by item, as JSON."""
+    ledger.pending.pop(key, None)
+    items = ledger.lists.pop(key, None)
+    if not isinstance(learn, list):
+        return learn, None
+    assert items is not None
+    rewards: list[float | None] = [None] * len(learn)
+    for play in items.plays(learn, ledger.list_rules):
+        rewards[play.item] = play.reward
+    return math.fsum(r for r in rewards if r is not None), msgspec.json.encode(rewards).decode()
+
+
 def _outcome(
     spool: sqlite3.Connection, key: str | None
-) -> tuple[str, float | None, int | None, int]:
+) -> tuple[str, float | None, int | None, int, list[float | None] | None]:
     row = spool.execute(
-        "SELECT closed, learn, at, came, taken, late FROM outcome WHERE id=?", (key,)
+        "SELECT closed, learn, at, came, taken, late, items FROM outcome WHERE id=?", (key,)
     ).fetchone()
     if row is None:
-        return "waiting", None, None, 0
-    closed, learn, at, came, taken, late = row
+        return "waiting", None, None, 0, None
+    closed, learn, at, came, taken, late, text = row
     if closed == 0:
-        return "waiting", None, None, came
+        return "waiting", None, None, came, None
     if closed == 2:
-        return "never shown", None, None, came
-    return ("matched" if taken else "late" if late else "default"), learn, at, came
+        return "never shown", None, None, came, None
+    items = None if text is None else msgspec.json.decode(text)
+    return ("matched" if taken else "late" if late else "default"), learn, at, came, items
 
 
 def _whole_percents(progress: Progress | None) -> Progress:

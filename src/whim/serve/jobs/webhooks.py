@@ -79,6 +79,8 @@ class Webhooks:
     time. ``count`` is called after each attempt with how it ended: delivered, failed or gone. A
     ``client`` that is not given is made, and closed. ``backoff`` gives the seconds before an
     attempt by its number, ``timeout`` those that it may take from connecting to the status.
+    ``counted``: whether a space is in the log whose rows say when an address began; those of
+    another log have numbers of their own.
     """
 
     def __init__(
@@ -91,11 +93,12 @@ class Webhooks:
         client: httpx.AsyncClient | None = None,
         *,
         cursors: Any = None,
+        counted: Callable[[str], bool] = lambda space: True,
         backoff: Callable[[int], float] = wait_before,
         timeout: float = 10.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._read, self._spaces, self._count = read, spaces, count
+        self._read, self._spaces, self._count, self._counted = read, spaces, count, counted
         self._backoff, self._timeout, self._clock = backoff, timeout, clock
         self._client, self._own = client, client is None
         self._log = get("webhooks")
@@ -126,7 +129,11 @@ class Webhooks:
                 cursors.rename(hook.by_url, hook.id)
             known, wanted = cursors.hook(hook.id), sorted(hook.settings.spaces)
             if known is None:
-                since = max((self._last(space) for space in self._spaces()), default=0)
+                last = {space: self._last(space) for space in self._spaces()}
+                since = max((n for s, n in last.items() if self._counted(s)), default=0)
+                for space, seq in last.items():
+                    if hook.wants(space) and not self._counted(space):
+                        cursors.write(hook.id, space, seq + 1, 0)
                 cursors.meet(hook.id, since, wanted)
             elif known[1] != wanted:
                 for space in self._spaces():
@@ -136,8 +143,12 @@ class Webhooks:
                         if hook.wants(space):
                             cursors.write(hook.id, space, self._last(space) + 1, 0)
                     elif not hook.wants(space):
-                        cursors.write(hook.id, space, known[0] + 1, 0)
+                        cursors.write(hook.id, space, self._since(known[0], space) + 1, 0)
                 cursors.meet(hook.id, known[0], wanted)
+
+    def _since(self, since: int, space: str) -> int:
+        """The row of a space's log after which an address began."""
+        return since if self._counted(space) else 0
 
     def _last(self, space: str) -> int:
         last = 0
@@ -151,7 +162,7 @@ class Webhooks:
         cursor = self._cursors.read(hook.id, space)
         if cursor is None:
             known = self._cursors.hook(hook.id)
-            cursor = ((known[0] if known else 0) + 1, 0)
+            cursor = (self._since(known[0] if known else 0, space) + 1, 0)
         return cursor
 
     # -- life ---------------------------------------------------------------------------------

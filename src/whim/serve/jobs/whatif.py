@@ -29,19 +29,23 @@ from whim.serve.log.configs import open_spaces
 from whim.serve.log.reader import LogReader
 from whim.serve.log.rows import DECODERS, ArmFeatures, DecisionRow, Expiry, Kind, RewardRow
 from whim.serve.state.drawing import probability, seed_of
+from whim.serve.state.ledger import Learn
+from whim.serve.state.lists import Slots, contexts_of, slot_keys
 from whim.serve.state.policy import draws
 from whim.serve.state.space import NotFoundError
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.stats import MICRO
+from whim.serve.state.waiting import WaitingList
 from whim.types import F64
 
 _BINS = 60  # points of a curve, at most
 _A_BIN = 50  # decisions that it should have
 _FEW = 100  # decisions' worth below which an estimate is called weak
 _DREW = (
-    "the logged policy drew its choices, and an earlier version of Whim logged no probability of "
-    "each draw"
+    "the logged policy drew its choices, and logged no probability of each draw: that of a list is "
+    "not known, and an earlier version of Whim logged none"
 )
+_DRAWS_LISTS = "how likely a policy that draws is to show a list is not known"
 _POINT = 8  # decisions' worth below which a point is not drawn
 
 
@@ -84,6 +88,7 @@ class _Replay:
         self.flags = {name: array("b") for name in ("agreed", "own", "fair")}
         self.changes = self.skipped = 0
         self.drew = False  # the logged policy drew, with probabilities that were not logged
+        self.draws_lists = False  # the other one draws, and nobody knows how likely its lists are
         self.late = False  # the log's beginning is gone
 
     def begin(self, arms: list[ArmFeatures]) -> None:
@@ -105,10 +110,13 @@ class _Replay:
             self._decided(seq, at, row)
             return
         if type(row) is RewardRow and ledger.outcome(at, row) is wire.RewardState.LEARNT:
-            self._closed(row.id, ledger.learnt(row))
+            items = ledger.lists.get(row.id)
+            if items is not None:  # the reward is not taken yet
+                items = items.with_reward(row.item or 0, row.value)
+            self._closed(row.id, ledger.learnt(row), items)
         elif type(row) is Expiry:
             for key, learn in ledger.ended(at, row):
-                self._closed(key, learn)
+                self._closed(key, learn, ledger.lists.get(key))
         self.changes += len(self.state.apply_body(seq, at, row))
 
     def _logged_by(self, config: wire.SpaceConfig) -> None:
@@ -120,10 +128,13 @@ class _Replay:
     def _decided(self, seq: int, at: int, row: DecisionRow) -> None:
         state = self.state
         try:
-            x = state.context(row.context, lenient=True)
+            x, *more = [state.context(one, lenient=True) for one in contexts_of(row)]
             state.add_arms(row.arms, row.features, lenient=True)
         except InvalidInputError:  # it does not fit these features
             self.skipped += 1
+            return
+        if row.items is not None:
+            self._decided_list(seq, at, row, [x, *more])
             return
         ids = row.arms
         order, _, chances = state.preview(x, ids, None, seed_of(state.config.seed, row.id))
@@ -148,10 +159,44 @@ class _Replay:
             row.deferred, row.due,
         )  # fmt: skip
 
-    def _closed(self, key: str, learn: float | None) -> None:
+    def _decided_list(self, seq: int, at: int, row: DecisionRow, x: list[F64]) -> None:
+        """The same for a list, which counts as a whole: its items, in their order."""
+        state, part, n = self.state, row.items, len(row.arms)
+        assert part is not None
+        seeds = [seed_of(state.config.seed, key) for key in slot_keys(row.id, len(x))]
+        previews = [
+            state.preview(one, row.arms, None, seed) for one, seed in zip(x, seeds, strict=True)
+        ]
+        slots = Slots(n, len(part.places), part.exclude)
+        choice = slots.fill([one.order for one in previews])
+
+        def would(places: list[int]) -> float:
+            by_chance = slots.prefixes(places)[-1] if self._explore else 0.0
+            return self._explore * by_chance + (1 - self._explore) * (choice == places)
+
+        # neither is known of a policy that draws
+        self.drew = self.drew or row.probability != row.probability
+        self.draws_lists = self.draws_lists or previews[0].chances is not None
+        supported, fair = 1.0, self._fair or n == 1
+        if not fair:
+            could = [part.places]
+            could += [row.order] if row.order not in could and self._logged.holdback < 1 else []
+            supported = sum(map(would, could))
+        weight = 0.0 if self.drew else would(part.places) / row.probability
+        own, agreed = row.mode != "holdback", choice == part.places
+        self._waiting[row.id] = (at / MICRO, weight, supported, agreed, own, fair)
+        vectors = [one.tobytes() for one in x]
+        state.add_list(seq, at, row, WaitingList.of(part, row.arms, vectors))
+
+    def _closed(self, key: str, learn: Learn, items: WaitingList | None) -> None:
         decision = self._waiting.pop(key, None)
         if decision is None or learn is None:
             return
+        if items is not None:  # a list has earned what its items have
+            ledger = self.state.ledger
+            plays = items.plays(items.rewards(ledger.rules.default), ledger.list_rules)
+            learn = sum([play.reward for play in plays])
+        assert isinstance(learn, float)
         at, weight, supported, agreed, own, fair = decision
         for name, value in zip(self.columns, (at, weight, supported, learn), strict=True):
             self.columns[name].append(value)
@@ -176,6 +221,8 @@ def _result(
     support = _support(weight, supported)
     if replay.drew:
         support = support._replace(problem=_DREW)
+    elif replay.draws_lists:
+        support = support._replace(problem=_DRAWS_LISTS)
 
     actual, whatif = [], []
     for b, middle in enumerate(middles):
@@ -287,10 +334,10 @@ def _warnings(replay: _Replay, n: int, unfair: int, support: Support) -> list[st
     if not n:
         return ["No decision of this space is closed yet, so there is nothing to replay."]
     if support.problem is not None:
-        warnings.append(
-            f"What this would have earned is unknown: {support.problem}."
-            + ("" if replay.drew else " Set explore to a few percent, and later decisions tell.")
-        )
+        remedy = " Set explore to a few percent, and later decisions tell."
+        if replay.drew or replay.draws_lists:
+            remedy = ""
+        warnings.append(f"What this would have earned is unknown: {support.problem}.{remedy}")
     elif unfair == n:
         warnings.append(
             "The space never explores, so only a policy that chooses what was shown can be "

@@ -25,7 +25,7 @@ import msgspec
 if sys.platform != "win32":
     import fcntl
 
-FORMAT = 5  # rows no longer say what follows from those before them: see ``state.ledger``
+FORMAT = 6  # a decision may show a list
 OLDEST = 4  # format that is migrated on start, see ``migrate``
 LENGTH = struct.Struct("<I")
 HEAD = struct.Struct("<qqqq")  # of a row, for its checksum

@@ -20,10 +20,15 @@ Step = Callable[[sqlite3.Connection], None]
 
 
 def _as_it_is(log: sqlite3.Connection) -> None:
-    """From 4 to 5: rows of format 4 say more than later ones, and stay as they are."""
+    """Rows stay as they are.
+
+    From 4 to 5: later ones no longer say what follows from those before them. From 5 to 6: they
+    may be of lists, which an earlier version would take for decisions about one arm.
+    """
 
 
-STEPS: dict[int, Step] = {4: _as_it_is}  # by the format that each starts from, to the next one
+# by the format that each starts from, to the next one
+STEPS: dict[int, Step] = {4: _as_it_is, 5: _as_it_is}
 
 
 def migrate(path: Path) -> Path | None:

@@ -10,6 +10,7 @@ from whim.files import sync_folder, write_atomic
 from whim.serve.log.reader import StoreError
 
 ORIGIN = "origin"  # the file that names the log of which a directory holds a copy
+SHARDS = "shards"  # the folder in which a replica keeps copies of all shards but the first
 MOVED = "moved"  # the file that says where the log of a directory is now
 
 
@@ -29,6 +30,11 @@ def origin_of(data: Path) -> str | None:
     """The id of the shared log of which a directory holds a copy; None: its log is its own."""
     path = data / ORIGIN
     return path.read_text().strip() if path.is_file() else None
+
+
+def logs_of(data: Path) -> list[Path]:
+    """The directories that hold a log: the service's own, and a replica's for further shards."""
+    return [data, *sorted(path.parent for path in (data / SHARDS).glob("*/log.db"))]
 
 
 def refuse_copy(data: Path) -> None:

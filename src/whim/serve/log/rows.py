@@ -8,7 +8,15 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from whim.serve.wire import Answer, Mode, Ranked, RewardState, SpaceConfig
+from whim.serve.wire import (
+    Answer,
+    ListAnswer,
+    ListItem,
+    Mode,
+    Ranked,
+    RewardState,
+    SpaceConfig,
+)
 from whim.types import ChangeEvent
 
 
@@ -57,8 +65,29 @@ class ArmFeatures(Struct, array_like=True, gc=False):
     features: FeatureValues = None
 
 
+class ListPart(Struct, array_like=True, gc=False):
+    """What the row of a list has beside what a decision about one arm has; by slot, from the top.
+
+    ``slots`` are their ids, None: their numbers; ``features``, ``exclude`` and ``baselines`` as
+    they came, the latter two as places. Probabilities are those of the answer.
+    """
+
+    places: list[int]
+    slots: list[str | int] | None
+    features: list[FeatureValues] | None
+    exclude: list[list[int]] | None
+    baselines: list[int | None] | None
+    probabilities: list[float | None]
+    prefixes: list[float | None]
+
+
 class DecisionRow(Struct, array_like=True, gc=False):
-    """A decision: the request, the answer, and how it was made."""
+    """A decision: the request, the answer, and how it was made.
+
+    Of a list, ``place`` and ``wanted`` are those of its top, ``probability`` is that of the whole
+    (nan where it is not known), ``order`` is the list that the policy itself would have shown, and
+    ``numbers`` are of the items shown, from the top.
+    """
 
     id: str
     context: list[float] | dict[str, Any]
@@ -79,6 +108,7 @@ class DecisionRow(Struct, array_like=True, gc=False):
     drawn: float | None = None
     # the last row of the space that what decided had learnt from; None: the row is older than this
     base: int | None = None
+    items: ListPart | None = None  # of a list
 
 
 class DecisionHead(Struct, array_like=True):
@@ -94,12 +124,28 @@ class DecisionHead(Struct, array_like=True):
     deferred: bool
     due: int
     wanted: int
+    digest: msgspec.Raw = msgspec.Raw()
+    version: int = 0
+    order: msgspec.Raw = msgspec.Raw()
+    numbers: msgspec.Raw = msgspec.Raw()
+    drawn: float | None = None
+    base: int | None = None
+    items: ListPart | None = None
+
+    @property
+    def own_list(self) -> list[int]:
+        """The places that the policy itself would have shown, if this is of a list."""
+        return _decode_places(self.order)
+
+
+_decode_places = msgspec.msgpack.Decoder(list[int]).decode
 
 
 class RewardRow(Struct, array_like=True):
     """A reward; what becomes of it follows from the rows before it (``state.ledger``).
 
-    An earlier version logged it: ``state``, and ``learn``, what the policy learns of it.
+    An earlier version logged it: ``state``, and ``learn``, what the policy learns of it. ``item``
+    is that of a list, from the top.
     """
 
     id: str
@@ -107,6 +153,7 @@ class RewardRow(Struct, array_like=True):
     state: RewardState | None = None
     learn: float | None = None
     reward_id: str | None = None
+    item: int | None = None
 
 
 class Expiry(Struct, array_like=True):
@@ -159,10 +206,24 @@ DECODERS: dict[int, msgspec.msgpack.Decoder[Any]] = {
 }
 
 
-def answer_of(space: str, row: DecisionRow) -> Answer:
+def answer_of(space: str, row: DecisionRow) -> Answer | ListAnswer:
     """The answer that was given, from what was logged of it."""
     arms, numbers = row.arms, row.numbers
     scores, means, widths = numbers[::3], numbers[1::3], numbers[2::3]
+    if row.items is not None:
+        part = row.items
+        slots: list[Any] = part.slots or list(range(len(part.places)))
+        items = [
+            ListItem(
+                slot=slots[i], arm=arms[place], probability=part.probabilities[i],
+                prefix_probability=part.prefixes[i], score=scores[i], mean=means[i],
+                width=widths[i],
+            )
+            for i, place in enumerate(part.places)
+        ]  # fmt: skip
+        return ListAnswer(
+            decision_id=row.id, space=space, items=items, mode=row.mode, version=row.version
+        )
     ranking = [Ranked(arms[i], scores[i], means[i], widths[i]) for i in row.order]
     return Answer(
         decision_id=row.id, space=space, arm=arms[row.place], probability=row.probability,

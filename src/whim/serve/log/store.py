@@ -345,6 +345,7 @@ def pack_changes(space: int, version: int, changes: list[Change]) -> list[Packed
     packed = []
     for change in changes:
         fields = {name: _finite(value) for name, value in asdict(change.event).items()}
+        del fields["features"]  # the space's configuration has their names
         body = json.dumps(fields, allow_nan=False, default=str).encode()
         packed.append((change.seq, change.at, space, version, body))
     return packed

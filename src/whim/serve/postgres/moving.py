@@ -84,8 +84,18 @@ class Claim:
         row = self._one("SELECT shard FROM whim.head WHERE shard > 0 AND seq > 0 LIMIT 1")
         if row is not None:
             raise StoreError(
-                f"store must have its rows in shard 0 to be moved to a directory, got some in "
-                f"shard {row[0]}."
+                f"store must have its rows in one shard to be moved to a directory, which has one "
+                f"sequence of numbers, got some in shard {row[0]}: leave it in PostgreSQL, or take "
+                "its spaces out one by one with `whim export`."
+            )
+
+    def must_be_alone(self) -> None:
+        """Raise if the log is in several databases: each is of no use without the others."""
+        row = self._one("SELECT 1 FROM whim.meta WHERE name IN ('home', 'stores')")
+        if row is not None:
+            raise StoreError(
+                f"store must have the whole log to be moved, got {self.store}, which has shards of "
+                "a log in several databases: it stays there."
             )
 
     @property

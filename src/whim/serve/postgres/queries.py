@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -20,8 +20,21 @@ from whim.serve.postgres.connection import (
     describe,
 )
 
-_CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_CLOCK = (
+    "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, "
+    "(SELECT count(*) FROM whim.head), "
+    "coalesce((SELECT value FROM whim.meta WHERE name = 'stores'), '[]')"
+)
+_END = "SELECT seq FROM whim.head WHERE shard = %s"
 _DECISION = "SELECT seq FROM whim.log WHERE kind = 3 AND space = %s AND key = %s"
+
+
+class Place(NamedTuple):
+    """The number of a space, the shard that its rows are in, and the database (``''``: this)."""
+
+    space: int
+    shard: int
+    store: str
 
 
 class Queries:
@@ -32,6 +45,7 @@ class Queries:
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         self._ahead = time.time_ns() - time.monotonic_ns()  # of the database's clock
+        self.layout: tuple[int, str] | None = None  # shards, and other databases: see ``databases``
 
     def open(self) -> tuple[str, list[str]]:
         """Make or migrate the tables; the log's id, and what is risky about the server."""
@@ -80,14 +94,25 @@ class Queries:
         rows = self.ask(_DECISION, (space, key.encode("utf-8", "surrogatepass")))
         return rows[0][0] if rows else None
 
+    def end(self, shard: int) -> int:
+        """The number of the last row of a shard."""
+        ((seq,),) = self.ask(_END, (shard,))
+        return int(seq)
+
+    def take_place(self, name: str, gone: int, made: int, shard: int, store: str) -> Place:
+        """Where a name is, or from now on is: see ``whim.take_place``."""
+        sql = "SELECT space, shard, store FROM whim.take_place(%s, %s::int, %s::int, %s::int, %s)"
+        return Place(*self.ask(sql, (name, gone, made, shard, store))[0])
+
     # -- time ---------------------------------------------------------------------------------
 
     def set_clock(self) -> None:
-        """Learn what time it is there, to half of what the question takes."""
+        """Learn what time it is there, to half of what the question takes; and the ``layout``."""
         asked = time.monotonic_ns()
-        ((there,),) = self.ask(_CLOCK)
+        ((there, *layout),) = self.ask(_CLOCK)
         took = time.monotonic_ns() - asked
         self._ahead = there * 1000 - (asked + took // 2)
+        self.layout = layout[0], layout[1]
 
     def time_ns(self) -> int:
         """The database's time, by this machine's steady clock since it was last asked."""

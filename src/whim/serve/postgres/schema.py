@@ -10,12 +10,24 @@ import psycopg
 
 from whim.serve.log.reader import StoreError
 
-FORMAT = 1
+FORMAT = 2
 OLDEST = 1  # format that is migrated on start
-STEPS: dict[int, str] = {}  # SQL by the format that it starts from; it ends with the next one
+ADD_SHARDS = (
+    "INSERT INTO whim.head (shard) SELECT generate_series(0, %s::integer - 1) "
+    "ON CONFLICT DO NOTHING"
+)
 _LOCK = 0x7768696D  # "whim": of those who make tables at the same time
 _MOVE_LOCK = 0x77686D76  # "whmv": of those who move a log
 _Connection = psycopg.Connection[Any]
+
+
+def _read(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text("utf-8")
+
+
+STEPS: dict[int, str] = {  # SQL by the format that it starts from; it ends with the next one
+    1: "ALTER TABLE whim.place ADD COLUMN name text NOT NULL UNIQUE;\n" + _read("place.sql")
+}
 
 
 class Away(msgspec.Struct, frozen=True):
@@ -32,9 +44,9 @@ class Away(msgspec.Struct, frozen=True):
 
 def text(shards: int = 1) -> str:
     """The statements that make an empty schema of today's format, with so many shards."""
-    schema = resources.files(__package__).joinpath("schema.sql").read_text("utf-8")
     return (
-        f"{schema}\nINSERT INTO whim.head (shard) SELECT generate_series(0, {shards - 1:d});\n"
+        f"{_read('schema.sql')}{_read('place.sql')}\n"
+        f"INSERT INTO whim.head (shard) SELECT generate_series(0, {shards - 1:d});\n"
         f"INSERT INTO whim.meta VALUES ('format', '{FORMAT:d}'), "
         "('log', gen_random_uuid()::text);\n"
     )
@@ -82,18 +94,14 @@ def create(connection: _Connection, shards: int = 1) -> bool:
     except psycopg.errors.InsufficientPrivilege as error:
         raise StoreError(
             f"the tables cannot be made: {error.diag.message_primary}. Have the database's owner "
-            "run what `whim schema` prints."
+            f"run what `whim schema{'' if before is None else f' --from {before}'}` prints."
         ) from None
     return True
 
 
 def add_shards(connection: _Connection, shards: int) -> None:
     """Have at least so many shards; there never become fewer."""
-    connection.execute(
-        "INSERT INTO whim.head (shard) SELECT generate_series(0, %s::integer - 1) "
-        "ON CONFLICT DO NOTHING",
-        (shards,),
-    )
+    connection.execute(ADD_SHARDS.encode(), (shards,))
 
 
 def log_id(connection: _Connection) -> str:

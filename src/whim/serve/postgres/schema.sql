@@ -40,9 +40,12 @@ CREATE TABLE whim.lease (
   name text PRIMARY KEY, holder uuid NOT NULL, term bigint NOT NULL, beat bigint NOT NULL
 ) WITH (fillfactor = 10);
 
--- Which shard the rows of a space are in, and in which database that shard is: '' is this one.
+-- Which shard the rows of a name are in, for ever, and the number of the space that has it now.
+-- ``store`` is the database: '' is this one, else the id of the log there. Spaces that were made
+-- before there were places, or moved here, are in shard 0 of this one and have no row.
 CREATE TABLE whim.place (
-  space integer PRIMARY KEY, shard integer NOT NULL, store text NOT NULL DEFAULT ''
+  space integer PRIMARY KEY, shard integer NOT NULL, store text NOT NULL DEFAULT '',
+  name text NOT NULL UNIQUE
 );
 
 CREATE TABLE whim.change (

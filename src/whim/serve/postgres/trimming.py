@@ -21,34 +21,34 @@ from whim.serve.postgres.connection import TRANSIENT, Connection, connect, descr
 _SECONDS = 60.0  # that one statement may take
 _PART = 1 << 20
 _AT_ONCE = 2000  # rows that are deleted in one statement
-_HEAD = "SELECT seq, trimmed FROM whim.head WHERE shard = 0"
+_HEAD = "SELECT seq, trimmed FROM whim.head WHERE shard = %s"
 _DELETE = (
-    "DELETE FROM whim.log WHERE shard = 0 AND seq > %s AND seq <= %s "
+    "DELETE FROM whim.log WHERE shard = %s AND seq > %s AND seq <= %s "
     f"AND kind > {Kind.BUILT:d} AND NOT seq = ANY (%s)"
 )
 
 
-def trim_shared(address: str, copy: LogReader) -> int:
-    """Remove from the shared log what a copy stands for without; how many rows that were."""
+def trim_shared(address: str, copy: LogReader, shard: int = 0) -> int:
+    """Remove from a shard what its copy stands for without; how many rows that were."""
     trimmed = copy.trimmed()
     try:
         with connect(address, limit=_SECONDS, name="whim trim") as connection:
-            row = connection.execute(_HEAD).fetchone()
+            row = connection.execute(_HEAD, (shard,)).fetchone()
             if row is None or not trimmed or trimmed >= row[0]:
                 return 0
-            if row[1] < trimmed and not _switch(connection, copy, trimmed):
+            if row[1] < trimmed and not _switch(connection, shard, copy, trimmed):
                 return 0
-            return _sweep(connection, copy, trimmed)
+            return _sweep(connection, shard, copy, trimmed)
     except TRANSIENT as error:
         raise UnavailableError(f"the database does not answer: {describe(error)}.") from None
     except psycopg.Error as error:
         raise StoreError(f"the shared log cannot be trimmed: {describe(error)}.") from None
 
 
-def _switch(connection: Connection, copy: LogReader, trimmed: int) -> bool:
+def _switch(connection: Connection, shard: int, copy: LogReader, trimmed: int) -> bool:
     """Bring the bases, and from then on let them stand for the rows; False: others were first."""
-    bases = []
-    for number in config_histories(copy):
+    bases, spaces = [], list(config_histories(copy))
+    for number in spaces:
         base = copy.base(number)
         if base is None:
             continue
@@ -61,32 +61,34 @@ def _switch(connection: Connection, copy: LogReader, trimmed: int) -> bool:
                 (number, seq, part, data[low : low + _PART]),
             )
     with connection.transaction():
-        row = connection.execute(f"{_HEAD} FOR UPDATE").fetchone()
+        row = connection.execute(f"{_HEAD} FOR UPDATE".encode(), (shard,)).fetchone()
         if row is None or row[1] >= trimmed:
             return False
-        connection.execute("DELETE FROM whim.base")
+        connection.execute("DELETE FROM whim.base WHERE space = ANY (%s)", (spaces,))
         for base_row in bases:
             connection.execute("INSERT INTO whim.base VALUES (%s, %s, %s, %s, %s)", base_row)
-        connection.execute("UPDATE whim.head SET trimmed = %s WHERE shard = 0", (trimmed,))
+        connection.execute("UPDATE whim.head SET trimmed = %s WHERE shard = %s", (trimmed, shard))
     return True
 
 
-def _sweep(connection: Connection, copy: LogReader, trimmed: int) -> int:
+def _sweep(connection: Connection, shard: int, copy: LogReader, trimmed: int) -> int:
     """Delete the rows that bases stand for, and bases that others stand for."""
     kept: list[int] = []
-    for number in config_histories(copy):
+    spaces = list(config_histories(copy))
+    for number in spaces:
         base = read_base(copy, number)
         kept += sorted(base.kept) if base is not None else []
     row = connection.execute(
-        "SELECT min(seq) FROM whim.log WHERE shard = 0 AND kind > 2 AND NOT seq = ANY (%s)",
-        (kept,),
+        "SELECT min(seq) FROM whim.log WHERE shard = %s AND kind > 2 AND NOT seq = ANY (%s)",
+        (shard, kept),
     ).fetchone()
     first, count = row[0] if row is not None and row[0] is not None else trimmed + 1, 0
     for low in range(first - 1, trimmed, _AT_ONCE):
         high = min(low + _AT_ONCE, trimmed)
-        count += connection.execute(_DELETE.encode(), (low, high, kept)).rowcount
-    connection.execute(
-        "DELETE FROM whim.base_part AS p WHERE NOT EXISTS "
-        "(SELECT 1 FROM whim.base AS b WHERE b.space = p.space AND b.seq = p.seq)"
+        count += connection.execute(_DELETE.encode(), (shard, low, high, kept)).rowcount
+    connection.execute(  # of this shard: another one may be bringing its own
+        "DELETE FROM whim.base_part AS p WHERE p.space = ANY (%s) AND NOT EXISTS "
+        "(SELECT 1 FROM whim.base AS b WHERE b.space = p.space AND b.seq = p.seq)",
+        (spaces,),
     )
     return count

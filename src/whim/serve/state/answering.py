@@ -33,7 +33,8 @@ class Answering(Following):
         self._own: dict[tuple[int, str], int] = {}  # decisions made here that are to come back
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside requests, until this is detached."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -142,7 +143,7 @@ class Answering(Following):
         if seq is not None:
             self._out.when_taken(seq, functools.partial(attempt, act, token))
             return None
-        self._spawn(self._find(space, key, act, token))
+        self.spawn(self._find(space, key, act, token))
         return None
 
     async def _find(self, space: Space, key: str, act: Callable[[], Any], token: Any) -> None:
@@ -159,6 +160,10 @@ class Answering(Following):
         seq = await asyncio.to_thread(self._queries.decision, space.number, key)
         if seq is None:
             raise NotFoundError(f"$.decision_id must be a decision of {space.name}, got {key!r}.")
+        await self._taken(seq)
+
+    async def _taken(self, seq: int) -> None:
+        """Wait until a row was taken here."""
         taken = self._loop.create_future()
         self._out.when_taken(seq, functools.partial(tell, taken, None))
         await taken

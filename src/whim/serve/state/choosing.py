@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import math
 import uuid
 from collections.abc import Callable
 from typing import Any, cast
@@ -11,13 +13,25 @@ import msgspec
 import numpy as np
 
 from whim.errors import InvalidInputError, WhimError
+from whim.policies.base.preview import Preview
 from whim.serve import wire
 from whim.serve.log import rows as log_rows
 from whim.serve.log.rows import FeatureValues
 from whim.serve.state.drawing import draws, probability, seed_of
 from whim.serve.state.limits import FullError, LimitError, Limits
+from whim.serve.state.lists import (
+    ListRequest,
+    Shown,
+    Slots,
+    baseline,
+    contexts,
+    slot_keys,
+    uniforms,
+)
+from whim.serve.state.lists import probabilities as list_probabilities
 from whim.serve.state.loggable import canonical, check_loggable, to_bytes
 from whim.serve.state.space_state import SpaceState
+from whim.serve.state.waiting import list_rules
 from whim.types import F64
 
 _LITTLE = 4 << 20  # bytes of models that are moved, or that new arms get, in no time
@@ -46,6 +60,7 @@ class DecisionRequest(msgspec.Struct):
     answer: bytes = b""
     error: Exception | None = None
     x: Any = None
+    more: Any = ()  # of a list whose slots have features: the contexts of the others
     row: Any = None
     new: bool = False  # its arms, or their features, may be
     logged: bytes = b""
@@ -65,6 +80,24 @@ def try_step(step: Callable[..., Any], request: DecisionRequest, *more: Any) -> 
             request.error = error.with_traceback(None)  # which would hold all that is around it
         except Exception as error:  # a fault of ours
             request.error = error
+
+
+def _slot_features(body: wire.DecisionBody) -> list[FeatureValues] | None:
+    if not isinstance(body, wire.ListBody) or body.slots is None:
+        return None
+    features = [slot.features for slot in body.slots]
+    return features if any(one is not None for one in features) else None
+
+
+def _top_context(body: wire.DecisionBody) -> Any:
+    """What the first slot is filled for."""
+    return contexts(body.context, _slot_features(body))[0]
+
+
+def _times(body: wire.DecisionBody) -> int:
+    """How often the candidates are scored."""
+    features = _slot_features(body)
+    return 1 if features is None else len(features)
 
 
 class Choosing:
@@ -109,11 +142,12 @@ class Choosing:
             try_step(self._encode_answer, one)
 
     def _check_values(self, request: DecisionRequest) -> None:
-        most, n = self._limits.max_values, len(request.body.candidates)
-        if n * self.features > most:
+        most, n, times = self._limits.max_values, len(request.body.candidates), _times(request.body)
+        if n * self.features * times > most:
+            slots = f" times {times} slots with features" if times > 1 else ""
             raise LimitError(
                 f"$.candidates must be at most {most} candidates times features (max_values), "
-                f"got {n} times {self.features}."
+                f"got {n} times {self.features}{slots}."
             )
 
     def check_batch(self, bodies: list[wire.DecisionBody]) -> None:
@@ -132,13 +166,17 @@ class Choosing:
             each += self._arm_bytes / 3000
         if self.state.policy.randomised:  # how likely the draw was
             each += 10.0 + 4.0 * self.features
-        return 20.0 + len(body.candidates) * each
+        if isinstance(body, wire.ListBody):  # how likely each item was
+            each += 0.1 * max(body.k or 0, len(body.slots or ()))
+        return 20.0 + len(body.candidates) * each * _times(body)
 
     def _within_limits(self, requests: list[DecisionRequest]) -> list[DecisionRequest]:
         """Those that are not refused for their size, or because too many wait already."""
         most, waiting = self._limits.max_waiting, len(self.state.pending)
         room, largest = max(0, most - waiting), self._limits.max_values // self.features
-        if len(requests) <= room and all(len(r.body.candidates) <= largest for r in requests):
+        if len(requests) <= room and all(
+            len(r.body.candidates) * _times(r.body) <= largest for r in requests
+        ):
             return requests
         for one in requests[room:]:
             one.error = FullError(
@@ -152,11 +190,11 @@ class Choosing:
     def _encode_contexts(self, requests: list[DecisionRequest]) -> F64:
         """The vectors of those that have no error."""
         encode = self.state.context
-        x, fits = encode.many([one.body.context for one in requests])
+        x, fits = encode.many([_top_context(one.body) for one in requests])
         for one, vector, fit in zip(requests, x, fits, strict=True):
             one.x = vector
             if not fit:
-                try_step(lambda one: encode(one.body.context), one)  # says why
+                try_step(lambda one: encode(_top_context(one.body)), one)  # says why
         return x if all(fits) else x[np.array(fits)]
 
     def _choose(self, request: DecisionRequest, ranked: Any, coming: set[str | int]) -> None:
@@ -171,17 +209,71 @@ class Choosing:
             new = self._check_new(ids, coming)
             seed = seed_of(state.config.seed, key)
             order, numbers, chances = state.preview(request.x, ids, features, seed)
+        else:
+            new, (order, numbers) = [], ranked
+        if isinstance(body, wire.ListBody):
+            first = Preview(order, numbers, chances)
+            request.row = self._list_row(request, body, key, ids, features, first)
+        else:
+            request.row = self._row(request, key, ids, features, Preview(order, numbers, chances))
+        if ranked is None:
             coming.update(new)
             request.new = True
-        else:
-            order, numbers = ranked
+
+    def _row(
+        self, request: DecisionRequest, key: str, ids: list[str | int],
+        features: list[FeatureValues] | None, preview: Preview,
+    ) -> log_rows.DecisionRow:  # fmt: skip
+        state, body, (order, numbers, chances) = self.state, request.body, preview
         wanted = order[0]
         place, mode = self._draw(key, wanted, len(ids))
         drawn = None if chances is None else float(chances[place])
         chance = probability(state.config, place, wanted, len(ids), drawn)
-        request.row = log_rows.DecisionRow(
+        return log_rows.DecisionRow(
             key, body.context, ids, features, place, chance, mode, body.deferred, 0,
             wanted, request.digest, state.version, order, numbers, drawn,
+        )  # fmt: skip
+
+    def _list_row(
+        self, request: DecisionRequest, body: wire.ListBody, key: str, ids: list[str | int],
+        features: list[FeatureValues] | None, top: Preview,
+    ) -> log_rows.DecisionRow:  # fmt: skip
+        """Fill the slots; ``top`` is what the policy thinks of the candidates in the first one."""
+        state, asked = self.state, ListRequest.of(body, ids)
+        examine = list_rules(state.config).examine
+        if examine and asked.k > len(examine):
+            raise InvalidInputError(
+                f"${'.k' if body.slots is None else '.slots'} must be at most {len(examine)}, as "
+                f"list.examine of the space has positions, got {asked.k}."
+            )
+        slots = Slots(len(ids), asked.k, asked.exclude)
+        more = contexts(body.context, asked.features)[1:]
+        previews, request.more = [top], [state.context(one) for one in more]
+        for x, slot_key in zip(request.more, slot_keys(key, 1 + len(more))[1:], strict=True):
+            seed = seed_of(state.config.seed, slot_key)
+            previews.append(state.preview(x, ids, features, seed))
+        own = slots.fill([one.order for one in previews])
+        base = baseline(slots, state.config, asked)
+        places, mode = self._draw_list(key, slots, own, base)
+        chances, drawn = top.chances, None
+        if chances is not None and not (asked.exclude or [[]])[0]:
+            drawn = float(chances[places[0]])
+        items, prefixes = list_probabilities(
+            state.config, slots, Shown(own, base, places), drawn, chances is not None
+        )
+        numbers = [
+            number
+            for j, place in enumerate(places)
+            for number in previews[j if len(previews) > 1 else 0].numbers[3 * place : 3 * place + 3]
+        ]
+        part = log_rows.ListPart(
+            places, asked.ids, asked.features, asked.exclude, asked.baselines, items, prefixes
+        )
+        whole = prefixes[-1]
+        return log_rows.DecisionRow(
+            key, body.context, ids, features, places[0], math.nan if whole is None else whole,
+            mode, body.deferred, 0, own[0], request.digest, state.version, own, numbers, drawn,
+            items=part,
         )  # fmt: skip
 
     def _encode_answer(self, request: DecisionRequest) -> None:
@@ -238,6 +330,21 @@ class Choosing:
         ids = {c.id if type(c) is wire.Candidate else c for body in bodies for c in body.candidates}
         new = len(self.state.new_among(ids))
         return new if new <= min(self._most_arms - self.state.n_arms, once) else 0
+
+    def _draw_list(
+        self, key: str, slots: Slots, own: list[int], base: list[int] | None
+    ) -> tuple[list[int], wire.Mode]:
+        """Which list is shown, and why: always a whole one."""
+        config = self.state.config
+        if not (config.shadow or config.holdback or config.explore):
+            return own, "policy"
+        u, v, _ = draws(config.seed, key)
+        by_chance = functools.partial(slots.draw, uniforms(config.seed, key, slots.k))
+        if config.shadow:
+            return base or by_chance(), "shadow"
+        if u < config.holdback:
+            return base or by_chance(), "holdback"
+        return (by_chance(), "explore") if v < config.explore else (own, "policy")
 
     def _draw(self, key: str, wanted: int, n: int) -> tuple[int, wire.Mode]:
         """Which candidate is shown, and why."""

@@ -13,6 +13,7 @@ from whim.serve.log.store import DataLock
 from whim.serve.logging import get
 from whim.serve.postgres.checksums import content_crc, position_crc
 from whim.serve.postgres.connection import RewoundError
+from whim.serve.postgres.databases import Shard
 from whim.serve.postgres.reader import Reader
 from whim.serve.postgres.tail import NOTHING, Last, Tail
 from whim.serve.state.fetched import fetch
@@ -21,21 +22,21 @@ _VOID = "void"  # the file that says why a copy is of no use
 _COPIED = ("log.db", "snapshots.db")
 
 
-def prepare(data: Path, log_id: str, address: str) -> Last:
-    """Make sure that a directory holds a copy of this log, or nothing; the last row that it has.
+def prepare(data: Path, shard: Shard) -> Last:
+    """Make sure that a directory holds a copy of a shard, or nothing; the last row that it has.
 
     A copy that cannot be read, or whose last row is not in the log any more, is discarded.
     """
     lock = DataLock(data)
     try:
         refuse_moved(data)
-        last = _prepare(data, log_id, address)
-        return last if last.seq else _begin(data, address)
+        last = _prepare(data, shard)
+        return last if last.seq else _begin(data, shard)
     finally:
         lock.release()
 
 
-def check_origin(data: Path, log_id: str) -> None:
+def check_origin(data: Path, log: str) -> None:
     """Raise if a directory holds anything but a copy of this log."""
     origin, path = origin_of(data), data / "log.db"
     if origin is None and path.exists():
@@ -43,19 +44,19 @@ def check_origin(data: Path, log_id: str) -> None:
             f"data must be empty or a replica's, got {data.name}, which has a log of its own: "
             "`whim move` brings it to PostgreSQL."
         )
-    if origin not in (None, log_id):
+    if origin not in (None, log):
         raise StoreError(
             f"data must be a copy of the log in store, got {data.name}, a copy of another one."
         )
 
 
-def _begin(data: Path, address: str) -> Last:
+def _begin(data: Path, shard: Shard) -> Last:
     """Begin a copy with what retention left of the log, if it has removed rows: else with none.
 
     What stands for the removed rows is no row, and does not come with those that are followed.
     """
     folder = data / "fetched"
-    with contextlib.closing(Reader(address)) as reader:
+    with contextlib.closing(Reader(shard.address, shard.number)) as reader:
         if not reader.trimmed():
             return NOTHING
         shutil.rmtree(folder, ignore_errors=True)
@@ -67,13 +68,13 @@ def _begin(data: Path, address: str) -> Last:
     return _last(data / "log.db")
 
 
-def _prepare(data: Path, log_id: str, address: str) -> Last:
-    check_origin(data, log_id)
+def _prepare(data: Path, shard: Shard) -> Last:
+    check_origin(data, shard.origin)
     path = data / "log.db"
-    (data / ORIGIN).write_text(log_id + "\n")
+    (data / ORIGIN).write_text(shard.origin + "\n")
     if not path.exists():
         return NOTHING
-    tail, void = Tail(address), data / _VOID
+    tail, void = Tail(shard.address, shard.number), data / _VOID
     try:
         if void.exists():
             raise StoreError(void.read_text().strip())

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from whim.serve.state.space import DecisionRequest, NotFoundError, Space
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.spaces import Spaces
 from whim.serve.state.totals import not_counted
+from whim.serve.state.views import ShardView
 
 _LEARN_AT_START = 0.5  # seconds for ids of old decisions, and then at each tick
 _LEARN_PER_TICK = 0.003
@@ -61,6 +62,7 @@ class Engine(Spaces):
         copy: bool = False,
     ) -> None:
         super().__init__()
+        self.data = data
         self._limits = limits
         with contextlib.ExitStack() as opened:
             self._lock = DataLock(data)
@@ -103,6 +105,28 @@ class Engine(Spaces):
     async def caught_up(self) -> None:
         """Wait until it may serve: at once, for all there is to know was read."""
 
+    # -- what is more where the log is shared ---------------------------------------------------
+
+    @property
+    def parts(self) -> Sequence[Engine]:
+        """The engines that it consists of, each with a log and a directory of its own."""
+        return [self]
+
+    def part(self, name: str) -> Engine:
+        """The one of them that has a space; raises if none has."""
+        self.space(name)
+        return self
+
+    @property
+    def shards(self) -> list[ShardView]:
+        """How each shard is, where there are several."""
+        return []
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why something is refused that only a restart may help, if that is so."""
+        return self.failed
+
     @property
     def leads(self) -> bool:
         """Whether this one does what only one service should."""
@@ -121,8 +145,14 @@ class Engine(Spaces):
         """Where webhooks keep how far they are, if not in the data directory."""
         return None
 
-    async def settled(self) -> None:
-        """Wait until what was accepted here shows: at once, for it is applied before it is safe."""
+    async def know(self, name: str) -> None:
+        """Wait until it is known whether there is a space of this name."""
+
+    async def settled(self, name: str | None = None) -> None:
+        """Wait until what was accepted here, for a space or any, shows.
+
+        At once, for it is applied before it is safe.
+        """
 
     @property
     def documents(self) -> Any:
@@ -168,6 +198,10 @@ class Engine(Spaces):
     def found_damage(self, problem: str) -> None:
         """Accept nothing more: a row of the log is not as it was written."""
         self.fail(f"log.db must be sound: {problem}.")
+
+    def send(self) -> None:
+        """Have what is queued committed now, not at the end of the turn."""
+        self.store.send()
 
     def sync(self, token: Any) -> None:
         """Have ``token`` returned once all rows queued so far are safe."""

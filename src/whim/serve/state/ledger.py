@@ -10,13 +10,15 @@ from __future__ import annotations
 from whim.checks import LARGEST
 from whim.serve.log.rows import Activation, ConfigRow, Expiry, Kind, RewardRow
 from whim.serve.state.stats import MICRO, Pending
-from whim.serve.wire import RewardRules, RewardState
+from whim.serve.state.waiting import CASCADE, WaitingList, list_rules
+from whim.serve.wire import ListRules, RewardRules, RewardState
 
 _REMEMBERED = 65_536  # rewards that closed a decision, so that their repetition is called one
 # as plain names: an enumeration's members are slow to look up
 _LEARNT, _KEPT = RewardState.LEARNT, RewardState.KEPT
 _DUPLICATE, _LATE = RewardState.DUPLICATE, RewardState.LATE
-Closed = tuple[str, float | None]  # a decision and what is learnt for it; None: it was never shown
+Learn = float | list[float] | None  # one for each item of a list; None: it was never shown
+Closed = tuple[str, Learn]  # a decision and what is learnt for it
 
 
 class Ledger:
@@ -25,15 +27,16 @@ class Ledger:
     Rows that an earlier version wrote say themselves what became of them.
     """
 
-    def __init__(self, rules: RewardRules) -> None:
+    def __init__(self, rules: RewardRules, lists: ListRules = CASCADE) -> None:
         self.pending: dict[str, Pending] = {}
+        self.lists: dict[str, WaitingList] = {}  # of those that wait: their items
         self.closed_by: dict[str, str] = {}
         self.wanted = 0  # the version asked for last; 0: not known, and then it is the next one
-        self.use(rules)
+        self.use(rules, lists)
 
-    def use(self, rules: RewardRules) -> None:
+    def use(self, rules: RewardRules, lists: ListRules) -> None:
         """Apply these rules from now on; what waits keeps the end of its waiting."""
-        self.rules = rules
+        self.rules, self.list_rules = rules, lists
         self._wait = round(rules.wait_seconds * MICRO)
 
     def configured(self, kind: int, row: ConfigRow) -> None:
@@ -46,7 +49,7 @@ class Ledger:
         elif row.version != (self.wanted or row.version):
             return
         if row.config is not None and (kind == Kind.BUILT or row.version == 1):
-            self.use(row.config.rewards)
+            self.use(row.config.rewards, list_rules(row.config))
 
     def due(self, at: int, logged: int = 0) -> int:
         """When a waiting that begins at ``at`` ends, unless the row says so itself."""
@@ -64,11 +67,28 @@ class Ledger:
             return _DUPLICATE if again else _LATE
         if row.reward_id is not None and row.reward_id in (waiting.seen or ()):
             return _DUPLICATE
+        if row.id in self.lists:
+            return self._of_list(waiting, self.lists[row.id], row)
         if self.rules.combine == "earliest":
             if waiting.count:
                 return _DUPLICATE
             return _KEPT if waiting.deferred else _LEARNT
         return _KEPT
+
+    def _of_list(self, waiting: Pending, items: WaitingList, row: RewardRow) -> RewardState:
+        """What becomes of a reward for an item: a list is learnt from once, and as a whole.
+
+        That is when no more can come: with ``cascade`` after a click, with all after a reward for
+        every item; a sum waits to the end.
+        """
+        if self.rules.combine == "sum":
+            return _KEPT
+        item, cascade = row.item or 0, self.list_rules.feedback == "cascade"
+        if items.counts[item] or (cascade and items.any_clicked):
+            return _DUPLICATE
+        others = all(n for i, n in enumerate(items.counts) if i != item)
+        over = others or (cascade and row.value > 0)
+        return _LEARNT if over and not waiting.deferred else _KEPT
 
     def rewarded(self, at: int, row: RewardRow) -> RewardState:
         """Take a reward; a decision that it closes still waits to be taken out."""
@@ -77,6 +97,8 @@ class Ledger:
             return state
         waiting.total += row.value
         waiting.count += 1
+        if row.id in self.lists:
+            self.lists[row.id].take(row.item or 0, row.value)
         if row.reward_id is not None:
             if waiting.seen is None:
                 waiting.seen = []
@@ -87,9 +109,11 @@ class Ledger:
                     del self.closed_by[next(iter(self.closed_by))]
         return state
 
-    @staticmethod
-    def learnt(row: RewardRow) -> float | None:
-        """What is learnt of a reward that is."""
+    def learnt(self, row: RewardRow) -> Learn:
+        """What is learnt by a reward that closes a decision, once it was taken."""
+        items = self.lists.get(row.id)
+        if items is not None:
+            return items.rewards(self.rules.default)
         return row.value if row.state is None else row.learn
 
     def ended(self, at: int, row: Expiry) -> list[Closed]:
@@ -102,12 +126,14 @@ class Ledger:
                 continue
             waiting = self.pending.get(entry)
             if waiting is not None and waiting.due <= at:
-                closed.append((entry, self._at_end(waiting)))
+                closed.append((entry, self._at_end(entry, waiting)))
         return closed
 
-    def _at_end(self, waiting: Pending) -> float | None:
+    def _at_end(self, key: str, waiting: Pending) -> Learn:
         if waiting.deferred:
             return None
+        if key in self.lists:
+            return self.lists[key].rewards(self.rules.default)
         if waiting.count:
             return max(-LARGEST, min(LARGEST, waiting.total))  # a sum knows no bound
         return self.rules.default

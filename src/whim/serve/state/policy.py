@@ -8,10 +8,11 @@ import msgspec
 
 from whim.errors import InvalidInputError
 from whim.evaluate.warm import warm_policy
+from whim.features.encoder import Encoder
 from whim.policies import POLICIES, Policy
 from whim.policies import policy as make_policy
-from whim.serve.state.encode import Encoder
 from whim.serve.state.reward_rules import check_range
+from whim.serve.state.waiting import check_list_rules
 from whim.serve.wire import SpaceConfig
 
 _LARGEST_PRODUCT = 4096  # what the hybrids share has its square
@@ -58,6 +59,7 @@ def build(config: SpaceConfig) -> tuple[Policy, Encoder, Encoder]:
         )
     if policy.n_item_features and not items.size:
         raise InvalidInputError(f"$.items must describe the item features of {config.policy}.")
+    check_list_rules(config, policy)
     return policy, context, items
 
 

@@ -57,7 +57,7 @@ def begin(base: Base | None, config: SpaceConfig, version: int) -> SpaceState:
     state = SpaceState(config, version)
     if base is None:
         return state
-    state.ledger.use(rules_of(base.body.head))
+    state.ledger.use(*rules_of(base.body.head))
     if state.items.size:
         for arm in base.body.arms:
             try:

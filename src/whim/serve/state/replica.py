@@ -26,6 +26,7 @@ from whim.serve.logging import get
 from whim.serve.postgres.append import Appended, Entry
 from whim.serve.postgres.connection import UnavailableError
 from whim.serve.postgres.cursors import SharedCursors
+from whim.serve.postgres.databases import Shard
 from whim.serve.postgres.lease import Leader, Lease
 from whim.serve.postgres.link import Events, Link
 from whim.serve.postgres.queries import Queries
@@ -33,7 +34,8 @@ from whim.serve.postgres.trimming import trim_shared
 from whim.serve.state import copied, recovery
 from whim.serve.state.answering import AWAY, Answering
 from whim.serve.state.limits import Limits
-from whim.serve.state.outgoing import Act, Outgoing, fail, tell
+from whim.serve.state.outgoing import Act, Outgoing, fail, tell, too_late
+from whim.serve.state.placing import make_space
 from whim.serve.state.space import ConflictError, Space
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.totals import not_counted
@@ -44,33 +46,34 @@ _encode = msgspec.msgpack.encode
 
 
 class Replica(Answering):
-    """One of many over the log at ``address``.
+    """One of many over one shard of the log.
 
     ``on_config`` is called with a space's name when a version of it is wanted, ``on_lead`` when
-    this replica begins or ceases to lead; both on the event loop.
+    this replica begins or ceases to lead; both on the event loop. After ``max_lag`` seconds
+    without the end of the log nothing more is put, as long as that is not left to others.
     """
 
     def __init__(
         self,
         data: Path,
-        address: str,
+        shard: Shard,
         *,
         on_commit: OnCommit | None = None,
         on_config: Callable[[str], None] = lambda name: None,
         on_lead: Callable[[bool], None] = lambda leads: None,
         commits: CommitLimits | None = None,
         limits: Limits | None = None,
+        max_lag: float = float("inf"),
     ) -> None:
-        self._address, self._on_config, self._on_lead = address, on_config, on_lead
+        self.shard, self._on_config, self._on_lead = shard, on_config, on_lead
         self._seconds, self._queue_bytes = commits or CommitLimits()
-        self._queries = Queries(address)
+        self._max_lag = max_lag
+        self.placing = 0  # spaces that are being made here
+        self._queries = Queries(shard.address)
         with contextlib.ExitStack() as opened:
             opened.callback(self._queries.close)
-            log_id, risks = self._queries.open()
-            for risk in risks:
-                get("whim").warning("the database may lose what was acknowledged", reason=risk)
             self._queries.set_clock()
-            self._last = copied.prepare(data, log_id, address)
+            self._last = copied.prepare(data, shard)
             super().__init__(
                 data, on_commit=on_commit, clock=self._queries.time_ns, commits=commits,
                 limits=limits, copy=True,
@@ -87,10 +90,14 @@ class Replica(Answering):
         self._loop, self._out = loop, Outgoing(loop, self._seconds)
         self._out.took(self.seq)
         events = Events(self._out.answered, self._arrive, self._link_ended)
-        self._link = self._out.link = Link(self._address, events, 0, self._last)
+        self._link = self._out.link = Link(
+            self.shard.address, events, self.shard.number, self._last
+        )
         self._link.attach(loop)
-        self._leader = Leader(Lease(self._address), self._changed)
-        self._spawn(self._watch())
+        number = self.shard.number
+        lease = Lease(self.shard.address, f"leader {number}" if number else "leader")
+        self._leader = Leader(lease, self._changed)
+        self.spawn(self._watch())
 
     def _changed(self, leads: bool) -> None:  # in the leader's thread
         self._loop.call_soon_threadsafe(self._on_lead, leads)
@@ -118,9 +125,13 @@ class Replica(Answering):
 
     async def _watch(self) -> None:
         """Keep the time, give up on what takes too long, and say what is built if it is ours to."""
-        asked = 0.0
+        asked, said = 0.0, False
         while True:
             await asyncio.sleep(0.1)
+            if self.is_outgrown and not said:
+                said = True
+                get("whim").error("the log has shards that this replica does not follow: start it "
+                                  "again, with the same settings as the others")  # fmt: skip
             self._out.give_up_old()
             for number in list(self._built) if self.leads else ():
                 self._say_built(number)
@@ -143,12 +154,27 @@ class Replica(Answering):
         copied.mark_void(self.store.path.parent, problem)
         super().found_damage(problem)
 
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether there are shards, or databases, that were added since this one began."""
+        return self._queries.layout != self.shard.layout
+
+    def _unknown(self, name: str) -> Exception:
+        if self.is_outgrown:  # it may be on a shard that others follow
+            return UnavailableError(
+                f"space must be on a shard that this replica follows, and {name!r} is not: try "
+                "again soon."
+            )
+        return super()._unknown(name)
+
     def _check(self) -> None:
         super()._check()
-        if self._link.away > AWAY:
+        away, stale = self._link.away, self._link.staleness
+        if stale > self._max_lag:
+            away = max(away, stale)
+        if away > AWAY:
             raise UnavailableError(
-                f"the database must answer, and has not for {self._link.away:.1f} s; try again "
-                "soon."
+                f"the database must answer, and has not for {away:.1f} s; try again soon."
             )
         if self._link.waiting_bytes > self._queue_bytes:
             raise QueueFullError(
@@ -166,20 +192,39 @@ class Replica(Answering):
         """Rows that have come and were not taken yet; seconds since the end of the log was seen."""
         return len(self._arrived), self._link.staleness
 
-    async def settled(self) -> None:
+    @property
+    def refusal(self) -> str | None:
+        """Why nothing is put now, if that is so."""
+        try:
+            self._check()
+        except WhimError as error:
+            return str(error)
+        return None
+
+    async def know(self, name: str) -> None:
+        """Wait for rows that are in the log and not here yet: one may have made the space."""
+
+        async def taken_to_the_end() -> None:
+            await self._taken(await asyncio.to_thread(self._queries.end, self.shard.number))
+
+        if name not in self.spaces:
+            try:
+                await asyncio.wait_for(taken_to_the_end(), self._seconds)
+            except TimeoutError:
+                raise too_late(self._seconds) from None
+
+    async def settled(self, name: str | None = None) -> None:
         """Wait until what was accepted here was taken here, but not for long."""
         if self._out.appended > self.seq:
-            token = self._loop.create_future()
-            self._out.when_taken(self._out.appended, functools.partial(tell, token, None))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(token, _SETTLE_SECONDS)
+                await asyncio.wait_for(self._taken(self._out.appended), _SETTLE_SECONDS)
 
     def trim_shared(self) -> int:
         """Remove from the shared log what was removed from the copy, if this replica leads."""
         if not self.leads:
             return 0
         with contextlib.closing(LogReader(self.store.path)) as copy:
-            return trim_shared(self._address, copy)
+            return trim_shared(self.shard.address, copy, self.shard.number)
 
     @property
     def documents(self) -> Queries:
@@ -204,26 +249,35 @@ class Replica(Answering):
 
     def create(self, name: str, config: wire.SpaceConfig, token: Any = None) -> Any:
         """Make a space; it is there when the token comes back."""
+        self.spawn(make_space([self], name, config, token))
+
+    def make(self, name: str, config: wire.SpaceConfig, number: int) -> asyncio.Future[bool]:
+        """Make a space in the place that it was given; False if a space has that number already."""
         self._check()
         config_row = self._first_config(name, config)
         assert config_row.config is not None
         SpaceState(config_row.config)  # refuses what cannot be built
-        entry = Entry(self.made + 1, Kind.CONFIG, "1", _encode(config_row))
+        entry = Entry(number, Kind.CONFIG, "1", _encode(config_row))
+        made: asyncio.Future[bool] = self._loop.create_future()
 
         def done(appended: Appended, finish: Act) -> None:
             def told() -> None:
+                tell(made, not appended.old)
                 finish()
-                if not appended.old:
-                    tell(token, None)
-                    return
-                try:  # another space has the number; has it the name?
-                    self.create(name, config, token)
-                except Exception as error:  # of any kind: those who wait must get an answer
-                    fail(token, error)
 
             self._out.when_taken(appended.seqs[0], told)
 
-        self._out.put([entry], done, functools.partial(fail, token))
+        self._out.put([entry], done, functools.partial(fail, made))
+        return made
+
+    def holds(self, number: int, name: str) -> bool:
+        """Whether a space of another name has a number."""
+        row = self._wanted.get(number)
+        return row is not None and row.name != name
+
+    def last_number(self, name: str) -> int:
+        """Of the last space that has a name, or had it; 0 if there never was one."""
+        return max((n for n, row in self._wanted.items() if row.name == name), default=0)
 
     def _want(self, space: Space, config: wire.SpaceConfig | None, token: Any) -> ConfigRow:
         config_row = self._next_config(space, config)

@@ -7,11 +7,12 @@ were reported by the version before it, perhaps a few rows earlier or later.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from whim.features.encoder import Encoder
 from whim.serve.log.configs import config_histories
 from whim.serve.log.reader import LogReader
-from whim.serve.state.encode import Encoder
 from whim.serve.state.views import change_fields
 from whim.serve.wire import SpaceConfig
 
@@ -35,6 +36,10 @@ class ServedChanges:
         self._reader = reader
         self._last = -1
         self._periods: dict[str, list[_Period]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        self._refresh()
+        return name in self._periods
 
     def _refresh(self) -> None:
         """Read the configurations again if there are new ones."""
@@ -69,3 +74,26 @@ class ServedChanges:
                 change_fields(name, version, names, event) for event in events if event[0] < end
             ]
         return views
+
+
+class AllServedChanges:
+    """Those of several logs, each of which has its own spaces."""
+
+    def __init__(self, readers: Sequence[LogReader]) -> None:
+        self._logs = [ServedChanges(reader) for reader in readers]
+
+    @property
+    def names(self) -> list[str]:
+        """Of all spaces that there ever were."""
+        return sorted(name for log in self._logs for name in log.names)
+
+    def is_first(self, name: str) -> bool:
+        """Whether a space is in the first log."""
+        return name in self._logs[0]
+
+    def after(self, name: str, since: int, most: int = 1000) -> list[dict[str, Any]]:
+        """Changes of a space after row ``since`` of its log, oldest first."""
+        for log in self._logs:
+            if name in log:
+                return log.after(name, since, most)
+        return []

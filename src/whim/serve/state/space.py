@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from whim.errors import InvalidInputError
 from whim.serve import wire
 from whim.serve.log import rows as log_rows
 from whim.serve.log.rows import DECODERS, Change, Kind, Raw, Row
@@ -24,6 +25,7 @@ from whim.serve.state.limits import LimitError, Limits
 from whim.serve.state.loggable import to_bytes
 from whim.serve.state.reward_rules import RewardGuard
 from whim.serve.state.space_state import SpaceState
+from whim.serve.state.waiting import WaitingList
 from whim.serve.wire import RewardState
 
 __all__ = ["ConflictError", "DecisionRequest", "NotFoundError", "Space"]
@@ -82,9 +84,13 @@ class Space(Choosing):
                 row, key = one.row, one.row.id
                 if one.new:
                     state.add_arms(row.arms, row.features)
-                arm, agreed = row.arms[row.place], row.wanted == row.place
-                due = state.add_decision(seq, at, key, arm, one.x.tobytes(), row.probability,
-                                         row.mode, agreed, row.deferred)  # fmt: skip
+                if row.items is not None:
+                    x = [one.x.tobytes(), *(more.tobytes() for more in one.more)]
+                    due = state.add_list(seq, at, row, WaitingList.of(row.items, row.arms, x))
+                else:
+                    arm, agreed = row.arms[row.place], row.wanted == row.place
+                    due = state.add_decision(seq, at, key, arm, one.x.tobytes(), row.probability,
+                                             row.mode, agreed, row.deferred)  # fmt: skip
                 heapq.heappush(self._due, (due, key))
                 rows.append(Row(seq, at, self.number, _DECISION, key, one.logged))
                 seq += 1
@@ -114,8 +120,9 @@ class Space(Choosing):
     def reward_row(self, body: wire.RewardBody, at: int) -> log_rows.RewardRow:
         """A reward as it is logged; with its ``state`` if it changes nothing and is not."""
         value = self.guard.in_range(body.value, self.config.rewards)
-        row = log_rows.RewardRow(body.decision_id, value, None, None, body.reward_id)
         ledger, most = self.state.ledger, self._limits.max_rewards
+        item = self._item(body)
+        row = log_rows.RewardRow(body.decision_id, value, None, None, body.reward_id, item)
         state = ledger.outcome(at, row)
         if state in _WITHOUT_EFFECT:
             if not self.guard.logs(row.id):
@@ -126,6 +133,18 @@ class Space(Choosing):
                 f"one more for {row.id!r}."
             )
         return row
+
+    def _item(self, body: wire.RewardBody) -> int | None:
+        """Which item of a list that waits a reward is for."""
+        items = self.state.ledger.lists.get(body.decision_id)
+        if items is not None:
+            return items.item_of(body)
+        for name in ("slot", "arm"):
+            if getattr(body, name) is not None and body.decision_id in self.state.pending:
+                raise InvalidInputError(
+                    f"$.{name} must be left out: {body.decision_id!r} is a decision about one arm."
+                )
+        return None
 
     def activate(self, key: str, seq: int, at: int) -> Row | None:
         """Begin to wait for the reward of a deferred decision: it was shown."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -17,25 +16,26 @@ import numpy as np
 
 from whim.errors import InvalidInputError
 from whim.policies import from_bytes
-from whim.policies.base.preview import Preview
 from whim.serve import wire
 from whim.serve.log import rows as log_rows
 from whim.serve.log.rows import (
     DECODERS,
     Change,
     DecisionHead,
-    FeatureValues,
     Kind,
     Raw,
     Row,
 )
+from whim.serve.state.arms import SpaceArms
 from whim.serve.state.head import Head
-from whim.serve.state.ledger import Ledger
+from whim.serve.state.ledger import Learn, Ledger
+from whim.serve.state.lists import contexts_of
 from whim.serve.state.policy import build
 from whim.serve.state.since_change import SinceChange
 from whim.serve.state.stats import LEFT_OUT, Pending, Stats
+from whim.serve.state.waiting import Play, WaitingList, list_rules
 from whim.serve.wire import RewardState
-from whim.types import F64, ChangeEvent
+from whim.types import ChangeEvent
 
 # as plain names: they are looked up for every row
 _DECISION, _REWARD = int(Kind.DECISION), int(Kind.REWARD)
@@ -49,16 +49,16 @@ _LISTS = 4096  # of candidates that are remembered, since pages show the same on
 _decode_decision = msgspec.msgpack.Decoder(DecisionHead).decode
 _decode_reward = DECODERS[_REWARD].decode
 _decode_ids = msgspec.msgpack.Decoder(list[str | int]).decode
-_encode = msgspec.msgpack.encode
 
 
-class SpaceState:
+class SpaceState(SpaceArms):
     """A space's policy, what it waits for, and what it has counted, after row ``seq``."""
 
     def __init__(self, config: wire.SpaceConfig, version: int = 1) -> None:
         self.config, self.version = config, version
         self.policy, self.context, self.items = build(config)
-        self.ledger = Ledger(config.rewards)
+        self._list_rules = list_rules(config)
+        self.ledger = Ledger(config.rewards, self._list_rules)
         self.stats = Stats()
         self.seq = self.skipped = 0
         # by row: what became of rewards, and whether activations did anything; where asked for
@@ -74,11 +74,6 @@ class SpaceState:
         """The decisions that wait for a reward, by id."""
         return self.ledger.pending
 
-    def _start(self) -> None:
-        self._arms: set[str | int] = set(self.policy.arms)  # type: ignore[arg-type]
-        self._features: dict[str | int, bytes] = {}  # those that an arm came with last
-        self._lists: dict[bytes, list[str | int]] = {}
-
     # -- rows ---------------------------------------------------------------------------------
 
     def apply(self, row: Row) -> list[Change]:
@@ -89,7 +84,7 @@ class SpaceState:
         if kind == _DECISION:
             decision = _decode_decision(body)
             try:
-                x = self.context(decision.context, lenient=True)
+                x = self.context(contexts_of(decision)[0], lenient=True)
             except InvalidInputError:  # it does not fit the features of now
                 self._skip(seq, at, decision)
             else:
@@ -119,7 +114,8 @@ class SpaceState:
 
     def _apply_all(self, rows: list[Raw]) -> None:
         decisions = [_decode_decision(row[5]) for row in rows if row[3] == _DECISION]
-        x, fits = self.context.many([one.context for one in decisions], lenient=True)
+        contexts = [one.context if one.items is None else contexts_of(one)[0] for one in decisions]
+        x, fits = self.context.many(contexts, lenient=True)
         flat, size = x.tobytes(), x.itemsize * self.context.size
         vectors = [flat[i * size : (i + 1) * size] for i in range(len(decisions))]
         each = zip(decisions, vectors, fits, strict=True)
@@ -146,9 +142,9 @@ class SpaceState:
     def _count_all(self, rows: list[Raw], decisions: list[DecisionHead]) -> list[str | int] | None:
         """Count all decisions at once, if that is possible; the arm of each, or else nothing.
 
-        It is if only decisions and rewards came, and the candidates are lists that were seen.
+        It is if only decisions about one arm and rewards came, and the candidates were seen.
         """
-        if not {*map(_kind, rows)} <= _PLAIN:
+        if not {*map(_kind, rows)} <= _PLAIN or any(one.items is not None for one in decisions):
             return None
         try:
             arms = [self._lists[bytes(one.arms)][one.place] for one in decisions]
@@ -164,6 +160,8 @@ class SpaceState:
         self.skipped += 1
         due = self.ledger.due(at, row.due)
         self.pending[row.id] = Pending(at, due, 0, b"", 1.0, LEFT_OUT, False, row.deferred)
+        if row.items is not None:
+            self.ledger.lists[row.id] = WaitingList.of(row.items, _decode_ids(bytes(row.arms)), [])
 
     def _replay_decision(self, seq: int, at: int, row: DecisionHead, x: bytes) -> None:
         """Take a logged decision, with arms that may be new."""
@@ -179,6 +177,14 @@ class SpaceState:
                 if len(self._lists) >= _LISTS:
                     self._lists.clear()
                 self._lists[raw] = ids
+        if row.items is not None:
+            try:
+                more = [self.context(one, lenient=True) for one in contexts_of(row)[1:]]
+            except InvalidInputError:
+                return self._skip(seq, at, row)
+            items = WaitingList.of(row.items, ids, [x, *(one.tobytes() for one in more)])
+            self.add_list(seq, at, row, items)
+            return None
         self.add_decision(
             seq, at, row.id, ids[row.place], x, row.probability, row.mode, row.wanted == row.place,
             row.deferred, row.due,
@@ -194,6 +200,22 @@ class SpaceState:
         self.stats.decided(at, mode, arm)
         due = self.ledger.due(at, logged_due)
         self.ledger.pending[key] = Pending(at, due, arm, x, probability, mode, agreed, deferred)
+        return due
+
+    def add_list(
+        self, seq: int, at: int, row: DecisionHead | log_rows.DecisionRow, items: WaitingList
+    ) -> int:
+        """Take a list of arms that are known; until when its rewards are waited for."""
+        assert row.items is not None
+        self.seq = seq
+        self.stats.decided_list(at, row.mode, items.arms)
+        own = row.own_list if isinstance(row, DecisionHead) else row.order
+        due = self.ledger.due(at, row.due)
+        self.ledger.pending[row.id] = Pending(
+            at, due, items.arms[0], items.x[0], row.probability, row.mode,
+            own == row.items.places, row.deferred,
+        )  # fmt: skip
+        self.ledger.lists[row.id] = items
         return due
 
     def apply_body(self, seq: int, at: int, row: Any) -> list[Change]:
@@ -235,10 +257,13 @@ class SpaceState:
             return state, self._close(seq, at, row.id, self.ledger.learnt(row))
         return state, []
 
-    def _close(self, seq: int, at: int, key: str, learn: float | None) -> list[Change]:
-        waiting = self.pending.pop(key, None)
+    def _close(self, seq: int, at: int, key: str, learn: Learn) -> list[Change]:
+        waiting, items = self.pending.pop(key, None), self.ledger.lists.pop(key, None)
         if waiting is None or waiting.mode == LEFT_OUT:
             return []
+        if isinstance(learn, list):
+            assert items is not None
+            return self._close_list(seq, at, waiting, items, learn)
         live = waiting.arm in self._arms  # or retired while it waited
         self.stats.closed(at, waiting, learn, live)
         if learn is None:
@@ -246,12 +271,50 @@ class SpaceState:
         if not live:
             self.skipped += 1
             return []
+        return self._learn(seq, at, waiting.arm, waiting.x, learn)
+
+    def _close_list(
+        self, seq: int, at: int, waiting: Pending, items: WaitingList, rewards: list[float]
+    ) -> list[Change]:
+        """Learn from the items that were seen, one after the other, those that are live still."""
+        plays = items.plays(rewards, self._list_rules)
+        self.stats.closed(at, waiting, sum([play.reward for play in plays]), live=False)
+        self.stats.looked_at(items.totals, items.counts)
+        changes = []
+        for play in plays:
+            if play.arm not in self._arms:
+                self.skipped += 1
+                continue
+            x = items.x[play.item if len(items.x) > 1 else 0]
+            self.stats.learnt(at, play.arm, play.reward)
+            if play.seen == 1.0:
+                changes += self._learn(seq, at, play.arm, x, play.reward)
+            else:
+                changes += self._learn_seen(seq, at, x, play)
+        return changes
+
+    def _learn(
+        self, seq: int, at: int, arm: str | int, context: bytes, reward: float
+    ) -> list[Change]:
         if self._updates is not None:
-            self._updates.append((seq, at, waiting.arm, waiting.x, learn))
+            self._updates.append((seq, at, arm, context, reward))
             return []
-        x = np.frombuffer(waiting.x).copy() if self._contextual else None
-        event = self.policy.update(waiting.arm, x, learn)
+        x = np.frombuffer(context).copy() if self._contextual else None
+        event = self.policy.update(arm, x, reward)
         return [] if event is None else [self._change(seq, at, event)]
+
+    def _learn_seen(self, seq: int, at: int, context: bytes, play: Play) -> list[Change]:
+        """Learn an item that was seen with some probability, which its policy knows to count."""
+        self._learn_updates()
+        x = np.frombuffer(context).copy() if self._contextual else None
+        events = self.policy.update_list(
+            [play.arm], x, [play.reward], feedback="positions", examine=[play.seen]
+        )
+        changes = [self._change(seq, at, event) for event in events]
+        if self._updates is None:
+            return changes
+        self._changes += changes
+        return []
 
     def _change(self, seq: int, at: int, event: ChangeEvent) -> Change:
         self.stats.saw_change(at, event.arm)
@@ -273,82 +336,6 @@ class SpaceState:
             changed[i] = event.arm if event.arm in self.stats.arms else None
         self.stats.since_change.recount(changed, arms, rewards)
 
-    # -- what live decisions share with the log's ---------------------------------------------
-
-    def add_arms(
-        self, ids: list[str | int], features: list[FeatureValues] | None, *, lenient: bool = False
-    ) -> None:
-        """Add arms that are new; features that came are those they have from now on."""
-        new, rows, encoded = self._came(ids, features, lenient)
-        if not self.items.size:
-            if new:
-                self._learn_updates()
-                self.policy.add_arms(new)
-                self._arms.update(new)
-            return
-        old = [arm for arm in rows if arm in self._arms]
-        if new or old:
-            self._learn_updates()
-        if new:
-            self.policy.add_arms(new, np.array([rows[arm] for arm in new]))
-            self._arms.update(new)
-        if old:
-            self.policy.set_features(old, np.array([rows[arm] for arm in old]))
-        for arm in rows:
-            self._features[arm] = encoded[arm]
-
-    def _came(
-        self, ids: list[str | int], features: list[FeatureValues] | None, lenient: bool = False
-    ) -> tuple[list[str | int], dict[str | int, F64], dict[str | int, bytes]]:
-        """The arms that are new; the features that are, as vectors and as they are remembered."""
-        new = [] if self._arms.issuperset(ids) else [a for a in ids if a not in self._arms]
-        if not self.items.size:
-            return new, {}, {}
-        came = [(a, f) for a, f in zip(ids, features or (), strict=False) if f is not None]
-        encoded = {arm: _encode(values) for arm, values in came}
-        fresh = [(arm, values) for arm, values in came if self._features.get(arm) != encoded[arm]]
-        rows = {arm: self.items(values, lenient=lenient) for arm, values in fresh}
-        bare = [arm for arm in new if arm not in rows]
-        if bare:
-            raise InvalidInputError(
-                f"$.candidates must come with features the first time, got {bare[0]!r} without."
-            )
-        return new, rows, encoded
-
-    @property
-    def n_arms(self) -> int:
-        """How many arms are live."""
-        return len(self._arms)
-
-    def knows(self, candidates: list[Any]) -> bool:
-        """Whether all of these are live arms, and come without features."""
-        try:
-            return not self.items.size and self._arms.issuperset(candidates)
-        except TypeError:  # an arm and its features
-            return False
-
-    def new_among(self, ids: Collection[Any]) -> list[str | int]:
-        """Those of these arms that are not live yet."""
-        return [] if self._arms.issuperset(ids) else [arm for arm in ids if arm not in self._arms]
-
-    def preview(
-        self, x: F64, ids: list[str | int], features: list[FeatureValues] | None, seed: int
-    ) -> Preview:
-        """What the policy thinks of arms, new ones too; it draws by the seed, and all stays."""
-        rows: Mapping[str | int, F64] = self._came(ids, features)[1] if self.items.size else {}
-        return self.policy.preview(x if self._contextual else None, ids, rows, seed=seed)
-
-    def rank_many(
-        self, X: F64, lists: list[list[Any]]
-    ) -> list[tuple[list[int], list[float]] | None]:
-        """The same for many; None where a list is not of known arms, each once.
-
-        None for all if arms come with features, or the policy draws.
-        """
-        if self.items.size or self.policy.randomised:
-            return [None] * len(lists)
-        return self.policy.ranked_many(X if self._contextual else None, lists)
-
     # -- as bytes -----------------------------------------------------------------------------
 
     def to_bytes(self) -> tuple[bytes, bytes]:
@@ -356,7 +343,7 @@ class SpaceState:
         head = Head(
             self.seq, self.version, self.config, self.pending, self.stats.to_bytes(), self.skipped,
             self.stats.since_change.to_bytes(), self.ledger.rules, self.ledger.closed_by,
-            self.ledger.wanted,
+            self.ledger.wanted, self.ledger.lists, self.ledger.list_rules, self.stats.positions,
         )  # fmt: skip
         return msgspec.msgpack.encode(head), self.policy.to_bytes()
 
@@ -368,11 +355,12 @@ class SpaceState:
         state.policy = from_bytes(policy, source="snapshot")
         state.policy.reseed()  # whose stream an earlier version moved on
         state.seq, state.skipped = stored.seq, stored.skipped
-        state.ledger = Ledger(stored.rules or stored.config.rewards)
+        state.ledger = Ledger(*stored.in_force)
         state.ledger.pending, state.ledger.closed_by = stored.pending, stored.closed_by
-        state.ledger.wanted = stored.wanted
+        state.ledger.wanted, state.ledger.lists = stored.wanted, stored.lists
         state.stats = Stats.from_bytes(stored.stats)
         state.stats.since_change = SinceChange.from_bytes(stored.since_change)
+        state.stats.positions = stored.positions
         state._start()
         return state
 
@@ -384,10 +372,11 @@ class SpaceState:
         """
         head, policy = self.to_bytes()
         rest = msgspec.msgpack.decode(head)
-        for name in ("seq", "since_change", "rules", "wanted"):
+        for name in ("seq", "since_change", "rules", "wanted", "list_rules"):
             del rest[name]
-        if not rest["closed_by"]:
-            del rest["closed_by"]
+        for name in ("closed_by", "lists", "positions"):
+            if not rest[name]:
+                del rest[name]
         seal = hashlib.sha256(msgspec.msgpack.encode(rest, order="deterministic"))
         seal.update(policy)
         return seal.hexdigest()

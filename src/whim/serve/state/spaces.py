@@ -45,12 +45,23 @@ class Spaces:
         """A space that serves."""
         space = self.spaces.get(name)
         if space is None:
-            raise NotFoundError(f"space must be one that exists, got {name!r}.")
+            raise self._unknown(name)
         return space
+
+    def _unknown(self, name: str) -> Exception:
+        return NotFoundError(f"space must be one that exists, got {name!r}.")
 
     def name(self, number: int) -> str:
         """The name of a space by its number, retired or not."""
         return self._wanted[number].name
+
+    def made_and_changed(self, name: str) -> tuple[int, int]:
+        """When a space was made, and when its last row came, in microseconds."""
+        space = self.space(name)
+        made = "SELECT min(at) FROM log WHERE kind <= 2 AND space = ?"
+        ((first,),) = self.store.query(made, (space.number,))
+        rows = self.store.query("SELECT at FROM log WHERE seq = ?", (space.state.seq,))
+        return int(first or 0), int(rows[0][0] if rows else self.store.last_at)
 
     def was_retired(self, name: str) -> bool:
         """Whether there was a space of that name, and there is none now."""

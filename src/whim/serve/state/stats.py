@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from whim.serve.state.since_change import SinceChange
 from whim.serve.wire import RewardState
@@ -81,6 +82,17 @@ class ArmCounts(Struct, array_like=True):
         return self.total / self.closed if self.closed else None
 
 
+class PositionCounts(Struct, array_like=True):
+    """One position of lists: times shown in one that was learnt from, rewards above 0, their sum.
+
+    The sum is of what came, whether the item was learnt from or not.
+    """
+
+    shown: int = 0
+    clicks: int = 0
+    total: float = 0.0
+
+
 class _Stored(Struct):
     width: int
     bins: list[tuple[int, Bin]]
@@ -108,7 +120,9 @@ class Stats:
         self.since: int | None = None
         self._trend_end = 0  # the first bin that the trends have no room for
         self.changed = 0  # when a change was last reported that no arm alone gave away
-        self.since_change = SinceChange()  # stored apart: older snapshots do not have it
+        # both stored apart: older snapshots do not have them
+        self.since_change = SinceChange()
+        self.positions: list[PositionCounts] = []
 
     def _bin(self, at: int) -> Bin:
         key = at // self.width
@@ -143,6 +157,13 @@ class Stats:
         counts[_DECISIONS[mode]] += 1
         (self.bins.get(at // self.width) or self._bin(at)).decisions += 1
         (self.arms.get(arm) or self._arm(arm)).decisions += 1
+
+    def decided_list(self, at: int, mode: str, arms: list[str | int]) -> None:
+        """A list was: a decision that shows several arms."""
+        self.decided(at, mode, arms[0])
+        self.counts["lists"] = self.counts.get("lists", 0) + 1
+        for arm in arms[1:]:
+            self._arm(arm).decisions += 1
 
     def decided_many(self, ats: list[int], modes: list[str], arms: list[str | int]) -> bool:
         """The same for many at once; False, and nothing is done, if they must be taken one by one.
@@ -193,8 +214,21 @@ class Stats:
             self.shadow[1] += learn * weight
             self.shadow[2] += weight
         if live:
-            self._learnt(at, self.arms.get(waiting.arm) or self._arm(waiting.arm), learn)
-            self.since_change.add(waiting.arm, learn)
+            self.learnt(at, waiting.arm, learn)
+
+    def learnt(self, at: int, arm: str | int, reward: float) -> None:
+        """A reward of an arm was."""
+        self._learnt(at, self.arms.get(arm) or self._arm(arm), reward)
+        self.since_change.add(arm, reward)
+
+    def looked_at(self, totals: list[float], counts: list[int]) -> None:
+        """What came for each position of a list that was learnt from."""
+        positions = self.positions
+        positions += [PositionCounts() for _ in range(len(totals) - len(positions))]
+        for one, total, count in zip(positions, totals, counts, strict=False):
+            one.shown += 1
+            one.clicks += count > 0 and total > 0
+            one.total += total
 
     def _learnt(self, at: int, arm: ArmCounts, learn: float) -> None:
         arm.closed += 1
@@ -300,4 +334,4 @@ class Stats:
                 "agreed": int(agreed),
                 "would_have_earned": earned / weight if weight else None,
             },
-        }
+        } | ({"positions": [asdict(one) for one in self.positions]} if self.positions else {})

@@ -32,6 +32,20 @@ class Info(Struct, kw_only=True):
     steps: int
 
 
+class ShardView(Struct, omit_defaults=True):
+    """A shard as this replica sees it.
+
+    ``reason`` is there while what is written to its spaces is refused, and says why.
+    """
+
+    shard: str
+    spaces: int
+    leads: bool
+    lag_rows: int
+    lag_seconds: float
+    reason: str | None = None
+
+
 class RateView(Struct, kw_only=True):
     """A mean reward over ``plays`` with its 95 % interval, which holds however often it is read.
 

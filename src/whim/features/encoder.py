@@ -1,25 +1,48 @@
-"""``Encoder``: an object of features becomes a vector, the same way on every rebuild."""
+"""``Encoder``: an object of features becomes a vector, the same way in the library and the service.
+
+What a service has logged is encoded again on every rebuild, so the numbers may never change.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import math
+import re
 from array import array
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from whim.checks import LARGEST
 from whim.errors import InvalidInputError
-from whim.serve.wire import LARGEST_SIZE, Features, Field
+from whim.features.fields import LARGEST_SIZE, logged, names_of, waves
 from whim.types import F64
 
 _FEW = 64  # numbers that are summed sooner without an array
 _SMALL = 256  # places up to which a list of floats is quicker to fill than an array
 _LONG = 200  # characters of a text whose place is not worth remembering
+_WORD = re.compile(r"\w+")
+_CACHED = 1 << 16  # different values of a column whose places are remembered
 _abs = np.absolute
+
+
+class Schema(Protocol):
+    """How a context, or an item, becomes a vector: ``Features``, or what a service is sent.
+
+    Without ``fields`` it comes as a vector of ``size`` numbers. With them it comes as an object;
+    ``rest`` places take, by hashing, what no field names. ``constant`` adds a 1.
+    """
+
+    @property
+    def fields(self) -> Sequence[Any]: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def rest(self) -> int: ...
+    @property
+    def constant(self) -> bool: ...
 
 
 def _place(text: str, size: int) -> tuple[int, float]:
@@ -52,15 +75,12 @@ def _number(path: str, value: Any) -> float:
 class Encoder:
     """Vectors of ``size`` numbers from what callers send; ``path`` is where it stands in a request.
 
-    >>> schema = Features(fields=[Field(name="age", kind="number", mean=40.0, scale=10.0),
-    ...                           Field(name="device", kind="choice", values=["phone", "desk"])])
-    >>> encoder = Encoder(schema, "$.context")
-    >>> encoder({"age": 50, "device": "desk"}).tolist(), encoder.names
-    ([1.0, 0.0, 1.0], ['age', 'device=phone', 'device=desk'])
+    With ``complete`` every name must be there, if only as None; else what is absent is missing.
+    ``whim.features.Features`` is what users of the library declare.
     """
 
-    def __init__(self, features: Features, path: str) -> None:
-        self._path = path
+    def __init__(self, features: Schema, path: str, *, complete: bool = False) -> None:
+        self._path, self._complete = path, complete
         self._features = features
         self._known = {f.name for f in features.fields}
         if len(self._known) != len(features.fields):
@@ -70,11 +90,19 @@ class Encoder:
                 f"{path} must have either size, for vectors, or fields, for objects, not both."
             )
         self._size = features.size
-        self._parts: list[tuple[Field, int, Callable[..., None]]] = []
+        # a field, where its places begin, what fills them, and the place of a missing value or -1
+        self._parts: list[tuple[Any, int, Callable[..., None], int]] = []
+        self._ends: list[int] = []  # of the places of each field's value
         self.names: list[str] = []
         for f in features.fields:
-            self._parts.append((f, len(self.names), _PARTS[f.kind]))
-            self.names += _names(f)
+            start, part = len(self.names), _PARTS[f.kind]
+            if f.kind == "number" and f.log:
+                part = _as_log
+            elif f.kind == "hash" and f.words:
+                part = _as_words
+            self.names += names_of(f)
+            self._ends.append(len(self.names) - bool(f.missing))
+            self._parts.append((f, start, part, self._ends[-1] if f.missing else -1))
         self._rest_at = len(self.names)
         self.names += [f"rest[{i}]" for i in range(features.rest)]
         self.names += [f"x[{i}]" for i in range(features.size)]
@@ -135,21 +163,63 @@ class Encoder:
         """The numbers of an object, in a list or in an array."""
         if not isinstance(features, dict):
             raise _error(self._path, "an object of features by name", features)
+        if self._complete:
+            self.check_complete(features)
         x: Any = [0.0] * self.size if self.size <= _SMALL else np.zeros(self.size)
-        for f, at, part in self._parts:
+        for f, at, part, missing in self._parts:
             value = features.get(f.name)
             if value is not None:
                 part(self._path, f, value, x, at)
+            elif missing >= 0:
+                x[missing] = 1.0
         if not features.keys() <= self._known:
             rest = features.keys() - self._known
             if self._features.rest:
                 for name in sorted(rest):
                     self._hash_rest(name, features[name], x)
             elif not lenient:
-                known = ", ".join(sorted(self._known)) or "none"
-                raise _error(self._path, f"made of known features ({known})", sorted(rest)[0])
+                self._refuse_unknown(rest)
         if self._features.constant:
             x[-1] = 1.0
+        return x
+
+    def check_complete(self, names: Collection[str]) -> None:
+        """Refuse names of which some are absent."""
+        if not self._known <= set(names):
+            absent = sorted(self._known - set(names))
+            raise InvalidInputError(
+                f"{self._path} must have {', '.join(map(repr, absent[:5]))} (None where it is not "
+                f"known), got {', '.join(map(repr, list(names)[:5])) or 'nothing'}."
+            )
+
+    def _refuse_unknown(self, unknown: Collection[str]) -> NoReturn:
+        known = ", ".join(sorted(self._known)) or "none"
+        raise _error(self._path, f"made of known features ({known})", sorted(unknown)[0])
+
+    def columns(self, table: Mapping[str, Any], n: int) -> F64:
+        """The vectors of ``n`` rows that come as columns by name, to the same bit."""
+        if self._complete:
+            self.check_complete(table.keys())
+        unknown = table.keys() - self._known
+        if unknown and not self._features.rest:
+            self._refuse_unknown(unknown)
+        x = np.zeros((n, self.size))
+        for (f, at, part, missing), end in zip(self._parts, self._ends, strict=True):
+            if f.name in table:
+                with_missing = end + (missing >= 0)
+                _fill_column(self._path, f, part, table[f.name], x[:, at:with_missing], missing)
+            elif missing >= 0:
+                x[:, missing] = 1.0
+        for name in sorted(unknown):
+            for i, value in enumerate(table[name]):
+                self._hash_rest(name, value, x[i])
+        if self._features.constant:
+            x[:, -1] = 1.0
+        if not (_abs(x) <= LARGEST).all():
+            bad = int(np.argmin((_abs(x) <= LARGEST).all(axis=1)))
+            raise _error(
+                f"{self._path}[{bad}]", f"at most {LARGEST:g} in size once added up", x[bad]
+            )
         return x
 
     def _vector(self, values: Any) -> F64:
@@ -186,15 +256,36 @@ class Encoder:
             x[self._rest_at + place] += sign * amount
 
 
-def _names(f: Field) -> list[str]:
-    if f.kind == "choice":
-        if not f.values or len(set(f.values)) != len(f.values):
-            raise InvalidInputError(f"values of field {f.name} must be different texts.")
-        return [f"{f.name}={value}" for value in f.values]
-    return [f"{f.name}[{i}]" for i in range(f.size)] if f.kind == "hash" else [f.name]
+def _fill_column(
+    path: str, f: Any, part: Callable[..., None], values: Any, x: F64, missing: int
+) -> None:
+    """The places of one field for all rows; each value as ``part`` has it, equal ones once."""
+    if isinstance(values, np.ndarray) and f.kind == "number" and not f.log:  # nan: missing
+        gaps = np.isnan(values)
+        x[:, 0] = np.where(gaps, 0.0, (values - f.mean) / f.scale)
+        if missing >= 0:
+            x[gaps, -1] = 1.0
+        return
+    known: dict[Any, F64] = {}
+    for i, value in enumerate(values):
+        if value is None or value != value:
+            if missing >= 0:
+                x[i, -1] = 1.0
+            continue
+        key = None if isinstance(value, list) else (value.__class__, value)
+        row = None if key is None else known.get(key)
+        if row is None:
+            row = np.zeros(x.shape[1])
+            try:
+                part(path, f, value, row, 0)
+            except InvalidInputError as error:
+                raise InvalidInputError(f"row {i}: {error}") from None
+            if key is not None and len(known) < _CACHED:
+                known[key] = row
+        x[i] = row
 
 
-def _as_number(path: str, f: Field, value: Any, x: Any, at: int) -> None:
+def _as_number(path: str, f: Any, value: Any, x: Any, at: int) -> None:
     kind = value.__class__
     if (kind is not float and kind is not int) or not -LARGEST <= value <= LARGEST:
         _number(f"{path}.{f.name}", value)
@@ -203,20 +294,26 @@ def _as_number(path: str, f: Field, value: Any, x: Any, at: int) -> None:
         raise _error(f"{path}.{f.name}", f"at most {LARGEST:g} in size once scaled", value)
 
 
-def _as_choice(path: str, f: Field, value: Any, x: Any, at: int) -> None:
+def _as_log(path: str, f: Any, value: Any, x: Any, at: int) -> None:
+    x[at] = (logged(_number(f"{path}.{f.name}", value), f.log) - f.mean) / f.scale
+
+
+def _as_choice(path: str, f: Any, value: Any, x: Any, at: int) -> None:
     if not isinstance(value, str):
         raise _error(f"{path}.{f.name}", "a text", value)
     if value in f.values:
         x[at + f.values.index(value)] = 1.0
+    elif f.other:
+        x[at + len(f.values)] = 1.0
 
 
-def _as_flag(path: str, f: Field, value: Any, x: Any, at: int) -> None:
+def _as_flag(path: str, f: Any, value: Any, x: Any, at: int) -> None:
     if not isinstance(value, bool):
         raise _error(f"{path}.{f.name}", "true or false", value)
     x[at] = float(value)
 
 
-def _as_hash(path: str, f: Field, value: Any, x: Any, at: int) -> None:
+def _as_hash(path: str, f: Any, value: Any, x: Any, at: int) -> None:
     texts = value if isinstance(value, list) else [value]
     for text in texts:
         if not isinstance(text, str):
@@ -225,9 +322,23 @@ def _as_hash(path: str, f: Field, value: Any, x: Any, at: int) -> None:
         x[at + place] += sign
 
 
+def _as_words(path: str, f: Any, value: Any, x: Any, at: int) -> None:
+    texts = value if isinstance(value, list) else [value]
+    if all(isinstance(text, str) for text in texts):
+        value = [word for text in texts for word in _WORD.findall(text.lower())]
+    _as_hash(path, f, value, x, at)
+
+
+def _as_cyclic(path: str, f: Any, value: Any, x: Any, at: int) -> None:
+    number = _number(f"{path}.{f.name}", value)
+    for i, wave in enumerate(waves(number, f.period, f.harmonics or 1)):
+        x[at + i] = wave
+
+
 _PARTS: dict[str, Callable[..., None]] = {
     "number": _as_number,
     "choice": _as_choice,
     "flag": _as_flag,
     "hash": _as_hash,
+    "cyclic": _as_cyclic,
 }

@@ -1,0 +1,275 @@
+"""``Features``: data as people have it become vectors with names, one row or a table at a time."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import whim.checks as checks
+from whim.errors import InvalidInputError
+from whim.features.data import as_columns, as_row, plain
+from whim.features.encoder import Encoder
+from whim.features.fields import Field, logged, number
+from whim.types import F64
+
+
+class _Schema(NamedTuple):
+    fields: tuple[Field, ...]
+    rest: int
+    constant: bool
+    size: int = 0
+
+
+class Features:
+    """How rows become vectors: declared here, or fitted by ``whim.features.fit``.
+
+    Every row must have every name, with None or nan for a value that is not known, and no other:
+    so a column that was renamed or forgotten is an error, not a wrong prediction.
+
+    Parameters
+    ----------
+    fields
+        Made by ``number``, ``choice``, ``flag``, ``text`` and ``cyclic``.
+    constant
+        Whether to add a 1, which linear policies need.
+    rest
+        Places that take, by hashing, what no field names; 0: such a name is an error.
+    sparse
+        Rows have only some of the names: what is absent is 0, or missing where the field says so.
+
+    Examples
+    --------
+    >>> import whim
+    >>> from whim.features import Features, choice, cyclic, number
+    >>> features = Features([number("age", mean=40, scale=10), choice("device", ["phone", "desk"])])
+    >>> features({"age": 50, "device": "desk"}).tolist()
+    [1.0, 0.0, 1.0, 1.0]
+    >>> features.names
+    ['age', 'device=phone', 'device=desk', 'constant']
+    >>> features({"age": 50, "devise": "desk"})
+    Traceback (most recent call last):
+      ...
+    whim.errors.InvalidInputError: x must have 'device' (None where it is not known), got 'age', \
+'devise'.
+    """
+
+    def __init__(
+        self,
+        fields: Iterable[Field],
+        *,
+        constant: bool = True,
+        rest: int = 0,
+        sparse: bool = False,
+    ) -> None:
+        several = tuple(fields)
+        for field in several:
+            if not isinstance(field, Field):
+                raise InvalidInputError(
+                    f"fields must be made by number, choice, flag, text or cyclic, got {field!r}."
+                )
+        checks.integer("rest", rest, 0)
+        self.sparse = bool(sparse)
+        self._seen: dict[str, tuple[int, float, float]] = {}
+        self._use(_Schema(several, rest, bool(constant)))
+
+    def _use(self, schema: _Schema) -> None:
+        self._schema = schema
+        self._encoder = Encoder(schema, "x", complete=not self.sparse)
+        names = self._encoder.names
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InvalidInputError(f"fields must have places of different names, got {twice!r}.")
+        self._choices = {f.name for f in schema.fields if f.kind == "choice"}
+
+    # -- what it is -----------------------------------------------------------------------------
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The declared features."""
+        return self._schema.fields
+
+    @property
+    def constant(self) -> bool:
+        """Whether the last place is always 1."""
+        return self._schema.constant
+
+    @property
+    def rest(self) -> int:
+        """Places that take what no field names."""
+        return self._schema.rest
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each place of a vector."""
+        return list(self._encoder.names)
+
+    @property
+    def size(self) -> int:
+        """The length of a vector: ``n_features`` of a policy."""
+        return self._encoder.size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Features) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        parts = [f"{f.name}: {f.kind}" for f in self.fields]
+        parts += ["rest"] * (self.rest > 0) + ["constant"] * self.constant
+        return f"<Features {', '.join(parts)}; {self.size} places>"
+
+    # -- rows to vectors ------------------------------------------------------------------------
+
+    def __call__(self, row: Any) -> F64:
+        """The vector of one row: a dict, or a row of a data frame."""
+        named = as_row(row)
+        if named is None:
+            raise InvalidInputError(
+                f"x must be a dict of {', '.join(f.name for f in self.fields[:5])}, got "
+                f"{type(row).__name__}."
+            )
+        ready = {str(name): plain(value) for name, value in named.items()}
+        for name in self._choices & ready.keys():
+            ready[name] = as_text(ready[name])
+        return self._encoder(ready)
+
+    def many(self, data: Any) -> F64:
+        """The vectors of a table: a data frame, columns by name or a list of dicts.
+
+        Row by row the same bits as from a call with that row.
+
+        >>> from whim.features import Features, flag
+        >>> Features([flag("new")]).many([{"new": True}, {"new": None}]).tolist()
+        [[1.0, 1.0], [0.0, 1.0]]
+        """
+        columns, n = as_columns(data, "X", gaps=self.sparse)
+        for name in self._choices & columns.keys():
+            columns[name] = [as_text(value) for value in columns[name]]
+        return self._encoder.columns(columns, n)
+
+    # -- numbers scaled as they come ------------------------------------------------------------
+
+    def partial_fit(self, data: Any) -> Features:
+        """Learn mean and scale of the numbers from more rows, which come in any portions.
+
+        For data of which nothing is known in advance. What a policy has learnt belongs to the scale
+        at that time: let it settle over the first rows, then leave it.
+
+        >>> from whim.features import Features, number
+        >>> features = Features([number("age")], constant=False)
+        >>> _ = features.partial_fit([{"age": 30}, {"age": 40}]).partial_fit([{"age": 50}])
+        >>> features.fields[0].mean, round(features.fields[0].scale, 2)
+        (40.0, 8.16)
+        """
+        columns, _ = as_columns(data, gaps=True)
+        fields, seen = [], dict(self._seen)
+        for f in self.fields:
+            if f.kind == "number" and (values := numbers_of(columns.get(f.name, []), f.name)):
+                taken = np.array([logged(v, f.log) if f.log else v for v in values])
+                n, mean, squares = seen.get(f.name, (0, 0.0, 0.0))
+                # two groups of values as one (Chan, Golub and LeVeque)
+                step, both = float(taken.mean()) - mean, n + len(taken)
+                squares += float(((taken - taken.mean()) ** 2).sum())
+                squares += step * step * n * len(taken) / both
+                mean += step * len(taken) / both
+                seen[f.name] = both, mean, squares
+                f = replace(f, mean=mean, scale=math.sqrt(squares / both) or 1.0)
+            fields.append(f)
+        self._use(self._schema._replace(fields=tuple(fields)))
+        self._seen = seen
+        return self
+
+    # -- stored ---------------------------------------------------------------------------------
+
+    def config(self) -> dict[str, Any]:
+        """The ``context`` (or ``items``) of a space of the service that encodes the same."""
+        told: dict[str, Any] = {"fields": [f.to_dict() for f in self.fields]}
+        told |= {"rest": self.rest} if self.rest else {}
+        return told | ({"constant": True} if self.constant else {})
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON; ``from_dict`` makes it again."""
+        seen = {name: list(three) for name, three in self._seen.items()}
+        told = self.config() | ({"sparse": True} if self.sparse else {})
+        return told | ({"seen": seen} if seen else {})
+
+    @classmethod
+    def from_dict(cls, declared: Mapping[str, Any]) -> Features:
+        """What ``to_dict`` described."""
+        if not isinstance(declared, Mapping) or "fields" not in declared:
+            raise InvalidInputError(f"features must be a dict with fields, got {declared!r}.")
+        fields = [Field.from_dict(f) for f in declared["fields"]]
+        made = cls(
+            fields, constant=declared.get("constant", False), rest=declared.get("rest", 0),
+            sparse=declared.get("sparse", False),
+        )  # fmt: skip
+        made._seen = {name: tuple(three) for name, three in declared.get("seen", {}).items()}
+        return made
+
+    @classmethod
+    def plain(cls, names: Sequence[str]) -> Features:
+        """Names of numbers that are taken as they are, for vectors that need no encoding."""
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+            raise InvalidInputError(f"names must be a list of texts, got {names!r}.")
+        return cls([number(name) for name in names], constant=False)
+
+    def describe(self) -> list[str]:
+        """One line per feature: what becomes of it."""
+        from whim.features.describe import described
+
+        lines = [f"{f.name}: {described(f)}" for f in self.fields]
+        lines += [f"whatever else: hashed over {self.rest} places"] if self.rest else []
+        return [*lines, "constant: 1"] if self.constant else lines
+
+
+def load(path: str | os.PathLike[str]) -> Features:
+    """The features that a log was converted with, or those of a JSON file (``to_dict``).
+
+    >>> import tempfile
+    >>> from whim.features import Features, load, number
+    >>> file = Path(tempfile.mkdtemp()) / "features.json"
+    >>> _ = file.write_text(json.dumps(Features([number("age")]).to_dict()))
+    >>> load(file)
+    <Features age: number, constant; 2 places>
+    """
+    file = Path(path)
+    log = file.is_dir()
+    try:
+        told = json.loads((file / "meta.json" if log else file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(
+            f"path must be a log or a JSON file of features, got {file}: {error}."
+        ) from None
+    if log:
+        told = told.get("encoding")
+        if told is None:
+            raise InvalidInputError(f"{file} must be a log with features: it was converted raw.")
+    return Features.from_dict(told)
+
+
+def as_text(value: Any) -> Any:
+    """A choice as text: whole numbers are what stands in a file."""
+    if value.__class__ is float and value.is_integer():
+        return str(int(value))
+    if value.__class__ is int or value.__class__ is bool:
+        return str(value)
+    return value
+
+
+def numbers_of(values: Sequence[Any], name: str) -> list[float]:
+    """The numbers of a column, without what is missing."""
+    there = [value for value in values if value is not None]
+    for value in there:
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise InvalidInputError(f"{name} must hold numbers, got {value!r}.")
+    return [float(value) for value in there]

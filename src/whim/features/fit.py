@@ -1,0 +1,193 @@
+"""``fit``: features from a table: what kind each column is, and how its numbers are scaled."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import whim.checks as checks
+from whim.errors import InvalidInputError
+from whim.features.data import as_columns
+from whim.features.features import Features, as_text, numbers_of
+from whim.features.fields import KINDS, Field, choice, cyclic, flag, logged, number, text
+from whim.types import F64
+
+# a last word, or name, of a column that comes round: its period, and the values that it may have
+_ROUND = {"hour": (24, 0, 23), "weekday": (7, 0, 7), "dow": (7, 0, 7), "month": (12, 1, 12),
+          "minute": (60, 0, 59)}  # fmt: skip
+_ROUND_NAMES = {"hour of day": "hour", "hourofday": "hour", "day of week": "dow",
+                "dayofweek": "dow", "month of year": "month"}  # fmt: skip
+HARMONICS = 2  # an evening is narrower than half a day
+_SKEWED = 1.5  # skewness from which a logarithm is tried
+_RARE = 0.002  # share of rows below which a category is one of the others
+_COVERED = 0.9  # share of rows that the listed categories must have, or the text is hashed
+_HASHED = 32  # places of hashed text
+
+
+def fit(
+    data: Any,
+    *,
+    kinds: Mapping[str, str | Field] | None = None,
+    cyclic: Mapping[str, float | None] | Iterable[str] = (),
+    constant: bool = True,
+    most: int = 32,
+) -> Features:
+    """Features of a table's columns: numbers scaled, categories listed, text hashed.
+
+    A number has mean 0 and standard deviation 1 afterwards, by its logarithm if it is skewed; one
+    that is only ever 0 or 1 stays so. Text with few values is a category: rare values share a
+    place. Other text is hashed word by word. A column named ``hour``, ``weekday``, ``month`` or
+    ``minute`` whose numbers fit comes round. Where values are missing, that has a place of its own.
+
+    Parameters
+    ----------
+    data
+        A data frame (pandas, polars), columns by name, or a list of dicts.
+    kinds
+        What columns are instead of what they look like: ``"number"``, ``"choice"``, ``"flag"``,
+        ``"hash"``, or a ``Field``.
+    cyclic
+        Columns that come round, and after how much: ``{"angle": 360}``; a column of the names
+        above needs no period, and with period 0 is an ordinary number.
+    constant
+        Whether to add a 1.
+    most
+        Categories that a column may have; rarer ones share a place.
+
+    Examples
+    --------
+    >>> from whim.features import fit
+    >>> rows = [{"age": 20 + i, "device": "phone" if i % 3 else "desk"} for i in range(30)]
+    >>> features = fit(rows)
+    >>> features.describe()
+    ['age: number, (age - 34.5) / 8.65544', 'device: one of 2 (phone, desk)', 'constant: 1']
+    >>> features({"age": 34.5, "device": "desk"}).tolist()
+    [0.0, 0.0, 1.0, 1.0]
+    """
+    columns, n = as_columns(data, gaps=True)
+    if not n or not columns:
+        raise InvalidInputError("data must have at least one row and one column, got none.")
+    checks.integer("most", most, 1)
+    asked: dict[str, str | Field] = dict(kinds or {})
+    rounds = _periods(cyclic)
+    for name in [*asked, *rounds]:
+        if name not in columns:
+            raise InvalidInputError(
+                f"data must have the column {name!r}; it has {', '.join(list(columns)[:20])}."
+            )
+    fields = []
+    for name, values in columns.items():
+        given = asked.get(name)
+        if isinstance(given, Field):
+            fields.append(given)
+            continue
+        kind = checks.choice(f"kind of {name}", given, KINDS) if given else _kind(name, values)
+        fields.append(_field(name, kind, values, rounds, most))
+    return Features(fields, constant=constant)
+
+
+def _periods(given: Mapping[str, float | None] | Iterable[str]) -> dict[str, float]:
+    asked = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given)
+    periods = {}
+    for name, period in asked.items():
+        known = _round_of(name)
+        if period is not None:
+            periods[name] = checks.number(f"period of {name}", period, least=0)
+        elif known is None:
+            raise InvalidInputError(f"cyclic must give the period of {name}: {{{name!r}: 24}}.")
+        else:
+            periods[name] = float(known[0])
+    return periods
+
+
+def _kind(name: str, values: Sequence[Any]) -> str:
+    """What a column looks like."""
+    there = [value for value in values if value is not None]
+    if there and all(isinstance(value, bool) for value in there):
+        return "flag"
+    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in there):
+        return "number"
+    if any(isinstance(value, list) for value in there):
+        return "hash"
+    odd = next((v for v in there if not isinstance(v, (str, int, float, bool))), None)
+    if odd is not None:
+        raise InvalidInputError(
+            f"{name} must hold numbers, texts or true and false, got {type(odd).__name__}."
+        )
+    return "choice"
+
+
+def _field(
+    name: str, kind: str, values: Sequence[Any], rounds: Mapping[str, float], most: int
+) -> Field:
+    gaps = any(value is None for value in values)
+    if kind == "flag":
+        return flag(name, missing=gaps)
+    if kind in ("number", "cyclic"):
+        numbers = np.array(numbers_of(values, name))
+        period = rounds.get(name, _guessed_period(name, numbers))
+        if kind == "cyclic" and not period:
+            raise InvalidInputError(f"cyclic must give the period of {name}.")
+        if period:
+            return cyclic(name, period, harmonics=HARMONICS, missing=gaps)
+        return _number(name, numbers, gaps)
+    if kind == "choice":
+        counts = Counter(as_text(value) for value in values if value is not None)
+        listed = [v for v, n in counts.most_common(most) if n >= max(2, _RARE * len(values))]
+        if len(counts) <= 2 and counts:
+            listed = [v for v, _ in counts.most_common()]
+        covered = sum(counts[v] for v in listed)
+        if counts and covered >= _COVERED * counts.total():
+            return choice(name, listed, other=covered < counts.total(), missing=gaps)
+    return text(name, size=_HASHED, words=not any(isinstance(v, list) for v in values))
+
+
+def _number(name: str, numbers: F64, gaps: bool) -> Field:
+    if not len(numbers) or np.isin(numbers, (0.0, 1.0)).all():
+        return number(name, missing=gaps)
+    unit = 0.0
+    if numbers.min() >= 0 and _skewness(numbers) > _SKEWED:
+        # far below most values: 0 stays possible, and the bulk is taken by its logarithm
+        unit = _rounded(float(np.quantile(numbers[numbers > 0], 0.05)))
+        taken = np.array([logged(value, unit) for value in numbers.tolist()])
+        if abs(_skewness(taken)) < _skewness(numbers) / 2:
+            numbers = taken
+        else:
+            unit = 0.0
+    scale = _rounded(float(numbers.std()))
+    mean = _rounded(float(numbers.mean()))
+    return number(name, mean=mean, scale=scale if scale > 0 else 1.0, log=unit, missing=gaps)
+
+
+def _skewness(numbers: F64) -> float:
+    off = numbers - numbers.mean()
+    spread = float(np.sqrt((off**2).mean()))
+    return float((off**3).mean()) / spread**3 if spread > 0 else 0.0
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _round_of(name: str) -> tuple[int, int, int] | None:
+    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
+    whole = " ".join(words)
+    for ending, key in _ROUND_NAMES.items():
+        if whole.endswith(ending):
+            return _ROUND[key]
+    return _ROUND.get(words[-1]) if words else None
+
+
+def _guessed_period(name: str, numbers: F64) -> float:
+    """Of a column whose name and numbers both say that it comes round; else 0."""
+    known = _round_of(name)
+    if known is None or not len(numbers):
+        return 0.0
+    period, low, high = known
+    whole = (numbers == np.floor(numbers)).all()
+    fits = whole and numbers.min() >= low and numbers.max() <= high
+    return float(period) if fits and np.ptp(numbers) >= period / 2 else 0.0

@@ -1,0 +1,135 @@
+"""Replay of logs of lists: against a literal loop, against the truth, and its errors."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import whim
+from tests.list_truth import RIGHT, WORLDS, World, coverage, made_list_log
+from whim.errors import InvalidInputError
+from whim.evaluate import ListReplayResult, estimate_lists
+from whim.logs import ListWriter
+
+
+def log_of(folder: Path, feedback: str, logging: str, n: int = 400) -> whim.logs.Log:
+    rng = np.random.default_rng(5)
+    return made_list_log(folder / "log.whim", World(feedback, logging), n, rng)
+
+
+@pytest.mark.parametrize("match", ["prefix", "list"])
+def test_replay_is_the_literal_loop(tmp_path: Path, match: str) -> None:
+    log = log_of(tmp_path, "cascade", "uniform")
+    result = whim.replay(log, {"lin": whim.LinUCBDisjoint(n_features=4)}, match=match, bins=5)
+    assert isinstance(result, ListReplayResult)
+    [run] = result.runs["lin"]
+    policy = whim.LinUCBDisjoint(n_features=4)
+    policy.add_arms(list(range(5)))
+    counts, totals, chosen, learnt = np.zeros(3), np.zeros(3), [], 0
+    for i in range(log.n_events):
+        event = log.shown_list(i)
+        arms = policy.select_list(event.x, event.arms, 3).arms
+        chosen.append(arms)
+        n = 0
+        while n < 3 and arms[n] == event.shown[n]:
+            n += 1
+        n = n if match == "prefix" or n == 3 else 0
+        counts[:n] += 1
+        totals[:n] += event.rewards[:n]
+        learnt += n
+        if n:
+            policy.update_list(arms[:n], event.x, event.rewards[:n], feedback="cascade")
+    assert run.learnt == learnt
+    assert run.total == totals.sum()
+    assert run.rate == pytest.approx((totals / counts).sum())
+    assert run.interval.low < run.rate < run.interval.high
+    # what the estimates say of the lists that it chose
+    for name, one in estimate_lists(log, chosen).items():
+        assert run.listed[name].interval == pytest.approx(one.interval, nan_ok=True)
+    [row] = result.rows()
+    assert row["rips"] == run.listed["rips"].interval.value
+    assert row["rips_effective"] > 0
+    assert result.over_time("lin")[-1]["ctr"] == pytest.approx(run.rate)
+
+
+@pytest.mark.parametrize("logging", ["uniform", "mixed"])
+def test_rates_of_prefixes_are_not_biased(tmp_path: Path, logging: str) -> None:
+    """A policy that always shows the same lists earns what they are worth, for cascade users."""
+    world, rng, values, held = World("cascade", logging), np.random.default_rng(9), [], 0
+    truth = float(1 - np.prod(1 - world.rates[:, :3], axis=1).mean())
+    for _ in range(40):
+        log = made_list_log(tmp_path / "log.whim", world, 1500, rng)
+        # so sure of its prior that it never learns: always the candidates in their order
+        fixed = whim.LinUCBDisjoint(n_features=4, alpha=0.0, ridge=1e30, ties="first")
+        run = whim.replay(log, {"fixed": fixed}).runs["fixed"][0]
+        values.append(run.rate)
+        held += run.interval.low <= truth <= run.interval.high
+    error = float(np.std(values) / math.sqrt(len(values)))
+    assert abs(float(np.mean(values)) - truth) < 4 * error
+    assert held >= 33
+
+
+@pytest.mark.parametrize(("feedback", "logging"), WORLDS)
+def test_intervals_hold_the_truth(tmp_path: Path, feedback: str, logging: str) -> None:
+    """The quick form of ``tests/slow/list_estimates.py``."""
+    held = coverage(tmp_path, feedback, logging, logs=25, lists=2500)
+    assert held.refused == 0
+    for name in RIGHT[feedback]:
+        assert abs(held.mean[name] - held.truth) < 4 * held.error[name], name
+        assert held.share[name] >= 0.8, name
+
+
+def test_without_support_it_is_unknown(tmp_path: Path) -> None:
+    with ListWriter(
+        tmp_path / "sure.whim", n_features=1, logging="propensity", propensities=True, wanted=True
+    ) as writer:
+        for i in range(50):
+            writer.add_list(
+                time=i, x=[1.0], arms=["a", "b", "c"], shown=["a", "b"], rewards=[i % 2, 0],
+                probabilities=[1.0, 1.0], prefix_probabilities=[1.0, 1.0], wanted=["a", "b"],
+                explore=0.0,
+            )  # fmt: skip
+    log = whim.logs.open(tmp_path / "sure.whim")
+    other = estimate_lists(log, lambda event: ["a", "c"])
+    for name in ("slots", "rips", "cdr", "pi", "ips"):
+        assert other[name].support.problem is not None
+        assert math.isnan(other[name].interval.value)
+    same = estimate_lists(log, lambda event: ["a", "b"])
+    assert {one.interval.value for one in same.values()} == {0.5}
+
+
+def test_lists_of_whole_rewards(tmp_path: Path) -> None:
+    log = log_of(tmp_path, "whole", "uniform")
+    with pytest.raises(InvalidInputError, match="rewards of items"):
+        whim.replay(log, {"random": whim.Random()})
+    problems = {
+        name: one.support.problem for name, one in estimate_lists(log, [[0, 1, 2]] * 400).items()
+    }
+    assert problems["pi"] is None
+    assert "whole lists" in str(problems["rips"])
+
+
+def test_the_first_k_positions(tmp_path: Path) -> None:
+    log = log_of(tmp_path, "semi", "mixed")
+    one = estimate_lists(log, [[3]] * 400, k=1)
+    values = [one[name].interval.value for name in ("slots", "rips", "pi", "ips")]
+    assert values == pytest.approx([values[0]] * 4)  # one position: one estimate
+    for k in (0, 4):
+        with pytest.raises(InvalidInputError, match="k must be"):
+            whim.replay(log, {"random": whim.Random()}, k=k)
+
+
+def test_wrong_options(tmp_path: Path) -> None:
+    log = log_of(tmp_path, "semi", "uniform")
+    for options in ({"match": "click"}, {"feedback": "all"}, {"logging": "full"}):
+        with pytest.raises(InvalidInputError, match=next(iter(options))):
+            whim.replay(log, {"random": whim.Random()}, **options)  # type: ignore[arg-type]
+    with whim.logs.Writer(tmp_path / "one.whim", n_features=1, logging="uniform") as writer:
+        writer.event(time=0, x=[1.0], arms=["a"], shown="a", reward=1.0)
+    with pytest.raises(InvalidInputError, match="match must not be given"):
+        whim.replay(tmp_path / "one.whim", {"random": whim.Random()}, match="list")
+    with pytest.raises(InvalidInputError, match="must be one of lists"):
+        estimate_lists(tmp_path / "one.whim", [["a"]])
