@@ -65,7 +65,7 @@ async def _scraped(data: Path) -> tuple[set[str], dict[str, set[str]]]:
 
 def test_monitoring_names_only_metrics_and_labels_that_exist(tmp_path: Path) -> None:
     names, labels = asyncio.run(_scraped(tmp_path))
-    replica: Any = SimpleNamespace(lag=(0, 0.0), leads=True)
+    replica: Any = SimpleNamespace(lag=(0, 0.0), leads=True, shards=[])
     names |= {family.name for family in _of_the_replica(replica)}
     queries = _queries()
     assert len(queries) > 30
