@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 PIP    := $(BIN)/pip install --disable-pip-version-check -c constraints.txt
 
 .PHONY: help run demo paper test checked lint types layers tests warm pytest bench bench-peers bench-service figures slow \
-        clean constraints
+        docs linkcheck dist wheel image accessible clean constraints
 
 help:
 	@echo "make run      a quick run of the paper's experiments, and a report of it (about two minutes)"
@@ -23,6 +23,11 @@ help:
 	@echo "make slow     tests that take minutes: replay against ground truth, a hundred kills, replicas"
 	@echo "              under every failure, fuzzing, attacks"
 	@echo "make figures  the figures of the README and of docs/math.md"
+	@echo "make docs     the documentation as a site, in out/site; make linkcheck asks its outside links, too"
+	@echo "make dist     a wheel and an sdist in dist, checked"
+	@echo "make wheel    the wheel alone in an empty environment: the README, whim demo, every how-to page"
+	@echo "make image    the Dockerfile's steps in a clean root file system (as root, on Debian)"
+	@echo "make accessible     axe-core over the site and a report (needs npm and chromium)"
 	@echo "make constraints    the newest versions of all packages into constraints.txt"
 	@echo "make clean    remove the environment and all caches"
 
@@ -89,12 +94,34 @@ figures: $(READY)
 	$(BIN)/python examples/regret_figure.py docs/images/regret.svg
 	$(BIN)/python examples/revisit_figure.py docs/images/revisit.svg
 
+# -n: a link that leads nowhere inside the site is a warning, and warnings are errors
+docs: $(VENV)/.docs-ready
+	$(BIN)/sphinx-build -q -n -W --keep-going -b html docs out/site
+	@echo "out/site/index.html"
+
+linkcheck: $(VENV)/.docs-ready
+	$(BIN)/sphinx-build -q -b linkcheck docs out/linkcheck
+
+dist: $(VENV)/.dist-ready
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation -o dist
+	$(BIN)/twine check --strict dist/*
+
+wheel: dist
+	$(BIN)/python tests/slow/wheel_alone.py --wheel dist/*.whl $(if $(PYTHONS),--python $(PYTHONS))
+
+image:
+	$(PYTHON) tests/slow/image.py out/image
+
+accessible: docs
+	$(BIN)/python -m tests.slow.accessible out/site
+
 # what the quick experiments need; bytecode is compiled on first import, not for all files
 $(RUN): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "whim needs Python 3.11 or newer, got $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) -q hatchling editables
+	$(PIP) -q hatchling hatch-fancy-pypi-readme editables
 	$(PIP) --no-compile --no-build-isolation -e '.[features,report,runs]'
 	@touch $@
 
@@ -103,12 +130,21 @@ $(READY): $(RUN)
 	$(PIP) -q --no-compile --no-build-isolation -e '.[dev]'
 	@touch $@
 
+# what only the documentation and releases need, so that nobody else waits for it
+$(VENV)/.docs-ready: $(READY)
+	$(PIP) -q --no-compile --no-build-isolation -e '.[docs]'
+	@touch $@
+
+$(VENV)/.dist-ready: $(RUN)
+	$(PIP) -q --no-compile --no-build-isolation -e '.[dist]'
+	@touch $@
+
 # after a change of dependencies: the newest versions into constraints.txt
 constraints:
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check hatchling editables
-	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -e '.[dev]'
+	$(BIN)/pip install -q --disable-pip-version-check hatchling hatch-fancy-pypi-readme editables
+	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -e '.[dev,dist,docs]'
 	{ echo "# Exact versions that 'make' installs; 'make constraints' renews them."; \
 	  $(BIN)/pip freeze --exclude-editable; } > constraints.txt
 

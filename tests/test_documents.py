@@ -12,12 +12,16 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
+DOCUMENTS = sorted(
+    path for where in ("*.md", "docs/*.md", "docs/howto/*.md", "benchmarks/*.md")
+    for path in ROOT.glob(where)
+)  # fmt: skip
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
-def test_python_blocks_run(path: Path) -> None:
+def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # for the files that a page writes
     blocks = BLOCK.findall(path.read_text())
     names: dict[str, Any] = {"__name__": "__main__"}
     for (kind, source), (next_kind, shown) in zip(blocks, [*blocks[1:], ("", "")], strict=False):

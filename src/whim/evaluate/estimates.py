@@ -56,7 +56,7 @@ def support(events: int, weights: Sequence[float], backed: Sequence[float]) -> S
     error = math.sqrt(max(ww / events - mean * mean, 0.0) / events)
     problem = None
     if share < _LEAST:
-        problem = f"in {100 * (1 - share):.2g} % of the events the choice could not have been shown"
+        problem = f"in {100 * (1 - share):.3g} % of the events the choice could not have been shown"
     elif abs(mean - 1) > _FAR * error + 1e-9:
         problem = (
             f"the inverse propensities sum to {mean:.3g} of the events, which is too far from 1 "

@@ -1,0 +1,143 @@
+"""A load test for a service of your own: readers come at a steady rate, decide, and reward.
+
+    python deploy/loadtest.py http://127.0.0.1:8126 --rate 200 --seconds 30 --p99-ms 50
+
+It makes a space of its own (``load-test``), and retires it afterwards; its rows stay in the log.
+The key, with the scope admin, comes from ``WHIM_KEY``. Readers do not wait for each other: a slow
+answer does not make the next reader come later, so that waiting is measured and not left out. Times
+are those of a caller, repeats after 429 or 503 included.
+It needs ``pip install 'whim-bandits[serve]'``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import collections
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+import whim
+from whim.client import ServiceError, UnreachableError
+
+READY = 300.0  # seconds: a service that has never had such a space compiles for it
+MOST_WAITING = 5000  # readers under way: beyond it the service is hopelessly behind
+QUANTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99, "worst_ms": 1.0}
+
+
+class LoadTest:
+    """Counts and times of one run."""
+
+    def __init__(self, client: whim.AsyncClient, options: argparse.Namespace) -> None:
+        self.client, self.options = client, options
+        self.rng = np.random.default_rng(options.seed)
+        self.tastes = self.rng.normal(size=(options.arms, options.features))
+        self.times: dict[str, list[float]] = {"decision": [], "reward": []}
+        self.errors: collections.Counter[str] = collections.Counter()
+        self.turned_away = 0
+
+    async def visit(self, name: str) -> None:
+        """One reader: a decision, and a reward that depends on what was shown."""
+        options = self.options
+        x = self.rng.normal(size=options.features)
+        pool = self.rng.choice(options.arms, min(options.candidates, options.arms), replace=False)
+        try:
+            answer = await self.timed(
+                "decision",
+                self.client.decide(x.tolist(), [f"arm-{i}" for i in pool], decision_id=name),
+            )
+            likes = float(self.tastes[int(str(answer.arm)[4:])] @ x > 0)
+            await self.timed("reward", self.client.reward(name, likes))
+        except ServiceError as error:
+            self.errors[f"{error.status} {error.code}"] += 1
+        except UnreachableError:
+            self.errors["unreachable"] += 1
+
+    async def timed(self, kind: str, call: Any) -> Any:
+        began = time.perf_counter()
+        answer = await call
+        self.times[kind].append(time.perf_counter() - began)
+        return answer
+
+    async def run(self) -> float:
+        """All readers; returns the seconds that it took."""
+        options, under_way = self.options, set()
+        began, run = time.perf_counter(), f"{time.time_ns():x}"
+        for n in range(int(options.rate * options.seconds)):
+            await asyncio.sleep(max(0.0, began + n / options.rate - time.perf_counter()))
+            if len(under_way) >= MOST_WAITING:
+                self.turned_away += 1
+                continue
+            task = asyncio.create_task(self.visit(f"{run}-{n}"))
+            under_way.add(task)
+            task.add_done_callback(under_way.discard)
+        await asyncio.gather(*under_way)
+        return time.perf_counter() - began
+
+    def result(self, took: float) -> dict[str, Any]:
+        """What is printed: rates, quantiles in milliseconds, errors."""
+        told: dict[str, Any] = {"seconds": round(took, 2), "errors": dict(self.errors)}
+        told["turned_away"] = self.turned_away
+        for kind, seconds in self.times.items():
+            told[kind] = {"count": len(seconds), "per_second": round(len(seconds) / took, 1)}
+            for name, q in QUANTILES.items():
+                told[kind][name] = (
+                    round(float(np.quantile(seconds, q)) * 1e3, 2) if seconds else None
+                )
+        return told
+
+
+async def drive(options: argparse.Namespace) -> dict[str, Any]:
+    """Make the space, run, retire the space."""
+    async with (
+        whim.AsyncClient(options.url, space=options.space, timeout=options.timeout) as client,
+        whim.AsyncClient(options.url, timeout=READY) as admin,
+    ):
+        await admin.create(
+            options.space, policy=options.policy, context={"size": options.features},
+            rewards={"wait_seconds": 600},
+        )  # fmt: skip
+        try:
+            test = LoadTest(client, options)
+            # connections, and the first decision of a space, are not measured
+            for n in range(5):
+                await test.visit(f"warm-{time.time_ns():x}-{n}")
+            test.times = {kind: [] for kind in test.times}
+            return test.result(await test.run())
+        finally:
+            await admin.retire(options.space)
+
+
+def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("url")
+    parser.add_argument("--rate", type=float, default=100, help="readers per second (100)")
+    parser.add_argument("--seconds", type=float, default=30, help="how long they come (30)")
+    parser.add_argument("--features", type=int, default=6)
+    parser.add_argument("--arms", type=int, default=60, help="arms in all (60)")
+    parser.add_argument("--candidates", type=int, default=20, help="arms of each decision (20)")
+    parser.add_argument("--policy", default="pslinucb-disjoint")
+    parser.add_argument("--space", default="load-test")
+    parser.add_argument("--timeout", type=float, default=5, help="seconds per attempt (5)")
+    parser.add_argument("--p99-ms", type=float, help="fail if decisions' p99 is longer")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the result as JSON; 1 if something failed or was too slow."""
+    options = parsed(arguments)
+    told = asyncio.run(drive(options))
+    sys.stdout.write(json.dumps(told, indent=1) + "\n")
+    slow = options.p99_ms is not None and (told["decision"]["p99_ms"] or 1e9) > options.p99_ms
+    return int(bool(slow or told["errors"] or told["turned_away"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What makes the site out of pages, code and notebooks; used by ``conf.py`` only."""
