@@ -41,7 +41,12 @@ def test_doctor_names_the_extra_of_a_missing_package(monkeypatch: pytest.MonkeyP
 
 def test_every_extra_of_the_package_is_one_that_doctor_knows() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert EXTRAS.keys() == project["optional-dependencies"].keys() - {"dev", "paper"}
+    assert EXTRAS.keys() == project["optional-dependencies"].keys() - {
+        "dev",
+        "dist",
+        "docs",
+        "paper",
+    }
 
 
 def test_warm_compiles_what_is_named_and_refuses_what_is_not() -> None:

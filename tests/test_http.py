@@ -434,18 +434,26 @@ def test_a_list_and_the_rewards_of_its_items(service: Service) -> None:
     assert (first["state"], second["error"]["path"]) == ("late", "$.rewards[1].decision_id")
 
 
+def test_a_number_that_no_log_can_hold_is_refused(service: Service) -> None:
+    huge = {"name": "huge", "params": {"alpha": [{"deep": 10**30}]}}
+    status, answer = service.ask("POST", "/v1/spaces", huge)
+    assert status == 422
+    assert "whole numbers between -2**63 and 2**64 - 1" in answer["error"]["message"]
+    assert service.ask("PUT", "/v1/spaces/news", {"params": huge["params"]})[0] == 422
+
+
 def test_a_deferred_list_of_slots(service: Service) -> None:
     slots = [{"id": "hero", "exclude": ["a"]}, {"id": "side", "exclude": ["b", "c"]}]
     body = {"context": [0.1, 0.2], "candidates": ["a", "b", "c", "d"], "slots": slots,
-            "decision_id": "later", "deferred": True}  # fmt: skip
+            "decision_id": "page/later", "deferred": True}  # fmt: skip
     status, answer = service.ask("POST", "/v1/spaces/news/lists", body)
     assert status == 200
     hero, side = answer["items"]
     assert hero["arm"] in ("b", "c", "d")
     assert side["arm"] in ("a", "d")
-    reward = {"decision_id": "later", "value": 1, "slot": "side"}
+    reward = {"decision_id": "page/later", "value": 1, "slot": "side"}
     assert service.ask("POST", "/v1/spaces/news/rewards", reward)[1]["state"] == "kept"
-    path = "/v1/spaces/news/decisions/later/activate"
+    path = "/v1/spaces/news/decisions/page%2Flater/activate"
     assert service.ask("POST", path) == (200, {"activated": True})
     assert service.ask("POST", path) == (200, {"activated": False})
 

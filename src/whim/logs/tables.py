@@ -15,6 +15,7 @@ from whim.features import Features
 from whim.logs.columns import Log, open
 from whim.logs.encoding import Cyclic, Encoding, contexts_of
 from whim.logs.frames import Items, as_id, columns_of, guarded, items_of, matching, numbers, scan
+from whim.logs.pooling import Pooling
 from whim.logs.sources import Progress, Source, no_events
 from whim.logs.writer import Writer
 from whim.types import F64, I64, ArmId
@@ -175,7 +176,8 @@ def write_table(
         if name is not None:
             matching([name], columns, "a column that was named", table.file)
     order = str(arms) if part and table.candidates is None and isinstance(arms, str) else None
-    pooling = _Pooling(table, None if order else _fixed(lazy, table, arms), order)
+    pools = None if order else _fixed(lazy, table, arms)
+    pooling = Pooling(table.candidates, table.separator, pools, order)
     seen: list[ArmId] = []
     if part:  # the list is filled in below, before the writer writes it
         source = source | {"part": {"order": order, "rows": table.time is None, "arms": seen}}
@@ -238,7 +240,7 @@ def _batch(
     frame: pl.DataFrame,
     table: Table,
     context: F64,
-    pooling: _Pooling,
+    pooling: Pooling,
     items: Items | None,
     strict: bool,
 ) -> None:
@@ -346,61 +348,3 @@ def times(frame: pl.DataFrame, name: str | None, row: int) -> F64:
     seconds: F64 = np.floor(column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy())
     seconds[~(np.abs(seconds) < 2**53)] = np.nan
     return seconds
-
-
-class _Pooling:
-    """The pool of each row: always ``fixed``, a column's, or the arms ``seen`` so far.
-
-    Of a part whose pools depend on other parts (``order``) it is the shown arm; ``counts`` says
-    then, under ``"seen"``, how many arms this part has shown up to each row of the last batch.
-    """
-
-    def __init__(self, table: Table, fixed: tuple[ArmId, ...] | None, order: str | None) -> None:
-        self._table, self._fixed, self._order = table, fixed, order
-        self.seen: dict[ArmId, None] = {}
-        self.counts: I64 | None = None
-
-    def pools(self, frame: pl.DataFrame, ids: list[ArmId]) -> tuple[list[Sequence[ArmId]], I64]:
-        """The different pools of a batch, and which of them each row has."""
-        if self._fixed is not None:
-            return [self._fixed], np.zeros(len(frame), np.int64)
-        if self._order is not None:
-            return self._shown_alone(ids)
-        if self._table.candidates is None:
-            return self._seen_so_far(ids)
-        return self._column(frame[self._table.candidates].to_list())
-
-    def _shown_alone(self, ids: list[ArmId]) -> tuple[list[Sequence[ArmId]], I64]:
-        number: dict[ArmId, int] = {}
-        pool, counts = np.zeros(len(ids), np.int64), np.zeros(len(ids), np.int64)
-        for i, arm in enumerate(ids):
-            if arm is not None:
-                self.seen[arm] = None
-            pool[i], counts[i] = number.setdefault(arm, len(number)), len(self.seen)
-        self.counts = counts if self._order == "seen" else None
-        return [() if arm is None else (arm,) for arm in number], pool
-
-    def _seen_so_far(self, ids: list[ArmId]) -> tuple[list[Sequence[ArmId]], I64]:
-        pools: list[Sequence[ArmId]] = []
-        pool = np.zeros(len(ids), np.int64)
-        for i, arm in enumerate(ids):  # this row's among them
-            if not pools or (arm is not None and arm not in self.seen):
-                if arm is not None:
-                    self.seen[arm] = None
-                pools.append(tuple(self.seen))
-            pool[i] = len(pools) - 1
-        return pools, pool
-
-    def _column(self, cells: list[Any]) -> tuple[list[Sequence[ArmId]], I64]:
-        pools: list[Sequence[ArmId]] = []
-        pool = np.zeros(len(cells), np.int64)
-        known: dict[Any, int] = {}
-        for i, value in enumerate(cells):
-            key = tuple(value) if isinstance(value, list) else value
-            if key not in known:
-                known[key] = len(pools)
-                texts = key.split(self._table.separator) if isinstance(key, str) else key or ()
-                arms = [as_id(c.strip() if isinstance(c, str) else c) for c in texts]
-                pools.append([arm for arm in arms if arm is not None and arm != ""])
-            pool[i] = known[key]
-        return pools, pool

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field, msgpack
 
 from whim.features.fields import LARGEST_SIZE
 
@@ -116,6 +116,14 @@ class SpaceConfig(Struct, forbid_unknown_fields=True, kw_only=True):
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     # unset rather than null, as for the range of rewards
     list: ListRules | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        try:
+            msgpack.encode(self.params)
+        except OverflowError:
+            raise ValueError(
+                "params must hold whole numbers between -2**63 and 2**64 - 1, got a larger one"
+            ) from None
 
 
 class Candidate(Struct, forbid_unknown_fields=True):
