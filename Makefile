@@ -22,7 +22,7 @@ help:
 	@echo "make bench-service  only the service under load"
 	@echo "make slow     tests that take minutes: replay against ground truth, a hundred kills, replicas"
 	@echo "              under every failure, fuzzing, attacks"
-	@echo "make figures  the figures of the README and of docs/math.md"
+	@echo "make figures  the figures of the README, docs/math.md and docs/lists.md"
 	@echo "make docs     the documentation as a site, in out/site; make linkcheck asks its outside links, too"
 	@echo "make dist     a wheel and an sdist in dist, checked"
 	@echo "make wheel    the wheel alone in an empty environment: the README, whim demo, every how-to page"
@@ -93,6 +93,7 @@ slow: $(READY)
 figures: $(READY)
 	$(BIN)/python examples/regret_figure.py docs/images/regret.svg
 	$(BIN)/python examples/revisit_figure.py docs/images/revisit.svg
+	$(BIN)/python examples/lists.py docs/images/lists.svg
 
 # -n: a link that leads nowhere inside the site is a warning, and warnings are errors
 docs: $(VENV)/.docs-ready
