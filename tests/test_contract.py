@@ -13,7 +13,7 @@ from whim.testing import check_policy
 @pytest.mark.parametrize("name", FACTORIES)
 def test_contract(name: str) -> None:
     passed = check_policy(FACTORIES[name])
-    assert len(passed) == 12
+    assert len(passed) == 15
 
 
 def test_every_registered_policy_is_covered() -> None:
@@ -50,7 +50,26 @@ class Trusting(whim.LinUCBDisjoint):
         return np.nan_to_num(np.resize(np.asarray(x, float), 3))
 
 
-@pytest.mark.parametrize("broken", [Leaky, Forgetful, Trusting])
+class Eager(whim.LinUCBDisjoint):
+    """Takes items below a click for seen ones."""
+
+    name = "eager"
+
+    def update_list(self, *args: object, **kwargs: object) -> list:  # type: ignore[override]
+        return super().update_list(*args, **{"cross": None, **kwargs, "feedback": "semi"})  # type: ignore[arg-type]
+
+
+class Upside(whim.LinUCBDisjoint):
+    """Shows the best at the bottom."""
+
+    name = "upside"
+
+    def select_list(self, *args: object, **kwargs: object) -> whim.ListDecision:  # type: ignore[override]
+        shown = super().select_list(*args, **kwargs)  # type: ignore[arg-type]
+        return whim.ListDecision(*(part[::-1] for part in shown))
+
+
+@pytest.mark.parametrize("broken", [Leaky, Forgetful, Trusting, Eager, Upside])
 def test_a_broken_policy_is_caught(broken: type[whim.LinUCBDisjoint]) -> None:
     with pytest.raises((AssertionError, ValueError, TypeError)):
         check_policy(lambda: broken(n_features=3))

@@ -22,6 +22,7 @@ from whim.experiments import (
     formatting,
     groups,
     lastfm,
+    lists,
     power,
     revisit,
     rewards,
@@ -33,6 +34,7 @@ from whim.experiments import (
     theorem,
     yahoo,
 )
+from whim.policies import run_lists
 from whim.worlds import Listeners, NewsWorld
 
 
@@ -53,6 +55,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(power, "HORIZON", 300)
     monkeypatch.setattr(clicks, "QUICK_VISITS", 1000)
     monkeypatch.setattr(stream_sources, "QUICK_STEPS", 300)
+    monkeypatch.setattr(lists, "HORIZON", 300)
+    monkeypatch.setattr(lists, "PLAYS", 2000)
+    monkeypatch.setattr(lists, "VISITS", 400)
+    # so few visits are over sooner by live calls than loops over lists are compiled
+    monkeypatch.setattr(run_lists, "_compiles", lambda policy, visits: False)
 
 
 def options(tmp_path: Path, **more: object) -> Options:

@@ -1,7 +1,4 @@
-"""``check_policy``: the contract as a suite that every policy passes, and yours can.
-
-Each check is a function of a factory; a broken rule raises ``AssertionError`` that names it.
-"""
+"""The rules of the contract for single decisions, each a function of a factory."""
 
 from __future__ import annotations
 
@@ -16,104 +13,23 @@ from typing import Any
 import numpy as np
 
 from whim.errors import InvalidInputError, StateFileError, UnknownArmError
-from whim.policies import Policy
-from whim.types import F64, ArmId
-
-__all__ = ["check_policy"]
-
-Factory = Callable[[], Policy]
-
-_ARMS: list[ArmId] = ["a", "b", 3, ("d", 4), "e"]
-
-
-def check_policy(factory: Factory, *, steps: int = 300) -> list[str]:
-    """Hold a policy to the contract.
-
-    Parameters
-    ----------
-    factory
-        Makes a fresh policy with no arms, the same one each time.
-    steps
-        Plays in the checks that learn; a policy with windows should fill them in fewer.
-
-    Returns
-    -------
-    list
-        The names of the rules that were checked, all of which held.
-
-    Examples
-    --------
-    >>> import whim
-    >>> from whim.testing import check_policy
-    >>> passed = check_policy(lambda: whim.LinUCBDisjoint(n_features=3))
-    >>> "saving_continues_bit_for_bit" in passed
-    True
-    """
-    policy = factory()
-    assert isinstance(policy, Policy), f"factory must make a Policy, got {policy!r}"
-    assert not policy.arms, "factory must make a policy with no arms"
-    for check in _CHECKS:
-        try:
-            check(factory, steps)
-        except AssertionError as error:
-            raise AssertionError(f"{check.__name__}: {error}") from error
-    return [check.__name__ for check in _CHECKS]
-
-
-# -- driving a policy ---------------------------------------------------------------------------
-
-
-def _features(n: int, m: int, seed: int = 0) -> F64 | None:
-    return np.random.default_rng([7, seed]).normal(size=(n, m)) / math.sqrt(m) if m else None
-
-
-def _cross(policy: Policy, rows: int, rng: np.random.Generator) -> F64 | None:
-    """Rows of cross features, for a policy that cannot make its own."""
-    k = policy.n_cross_features
-    return rng.normal(size=(rows, k)) / math.sqrt(k) if k and not policy.n_item_features else None
-
-
-def _made(factory: Factory, arms: list[ArmId] = _ARMS) -> Policy:
-    policy = factory()
-    policy.add_arms(arms, features=_features(len(arms), policy.n_item_features))
-    return policy
-
-
-def _width(policy: Policy) -> int:
-    return policy.n_features or 2
-
-
-def _contexts(policy: Policy, n: int, seed: int) -> F64:
-    d = _width(policy)
-    return np.random.default_rng([11, seed]).normal(size=(n, d)) / math.sqrt(d)
-
-
-def _play(policy: Policy, steps: int, seed: int = 0, scale: float = 1.0) -> list[Any]:
-    """Decide and learn, with candidates that differ from step to step; what happened."""
-    rng = np.random.default_rng([13, seed])
-    contexts = _contexts(policy, steps, seed) * scale
-    trace: list[Any] = []
-    for t, x in enumerate(contexts):
-        arms = policy.arms
-        size = int(rng.integers(1, len(arms) + 1))
-        candidates = [arms[i] for i in rng.permutation(len(arms))[:size]]
-        Z = _cross(policy, size, rng)
-        decision = policy.select(x, candidates, cross=Z)
-        place = candidates.index(decision.arm)
-        # rewards that depend on the arm and jump, so that detectors have work to do
-        level = math.sin(arms.index(decision.arm) + t // 60)
-        reward = level + 0.1 * float(rng.normal())
-        event = policy.update(decision.arm, x, reward, cross=None if Z is None else Z[place])
-        trace.append((decision, event))
-    return trace
-
-
-# -- the rules ----------------------------------------------------------------------------------
+from whim.testing.driving import (
+    ARMS,
+    Factory,
+    contexts,
+    cross_rows,
+    features,
+    made,
+    plain,
+    play,
+    refused,
+    width,
+)
 
 
 def arms_come_and_go(factory: Factory, steps: int) -> None:
     policy = factory()
-    Y = _features(3, policy.n_item_features)
+    Y = features(3, policy.n_item_features)
     assert policy.add_arms(["a", "b", "c"], features=Y) == ["a", "b", "c"], "new ids are returned"
     assert policy.add_arms(["b", "a"], features=None if Y is None else Y[:2]) == [], "idempotent"
     assert policy.arms == ["a", "b", "c"], "arms keep the order in which they were added"
@@ -121,29 +37,29 @@ def arms_come_and_go(factory: Factory, steps: int) -> None:
     assert policy.arms == ["a", "c"], "a retired arm is gone"
     for call in (
         lambda: policy.retire_arms(["b"]),
-        lambda: policy.update("b", np.zeros(_width(policy)), 1.0),
-        lambda: policy.select(np.zeros(_width(policy)), ["a", "b"]),
+        lambda: policy.update("b", np.zeros(width(policy)), 1.0),
+        lambda: policy.select(np.zeros(width(policy)), ["a", "b"]),
     ):
-        _refused(policy, call, UnknownArmError, "a retired arm")
+        refused(policy, call, UnknownArmError, "a retired arm")
     policy.add_arms(["b"], features=None if Y is None else Y[1:2])
     assert policy.arms == ["a", "c", "b"], "an arm that comes back is the newest"
     assert policy.plays("b") == 0, "an arm that comes back starts afresh"
 
 
 def ids_keep_their_type(factory: Factory, steps: int) -> None:
-    policy = _made(factory)
+    policy = made(factory)
     copy = type(policy).from_bytes(policy.to_bytes())
-    assert copy.arms == _ARMS, f"ids must survive saving, got {copy.arms}"
-    assert [type(a) for a in copy.arms] == [type(a) for a in _ARMS], "with their types"
+    assert copy.arms == ARMS, f"ids must survive saving, got {copy.arms}"
+    assert [type(a) for a in copy.arms] == [type(a) for a in ARMS], "with their types"
 
 
 def select_takes_the_best_score(factory: Factory, steps: int) -> None:
-    policy = _made(factory)
+    policy = made(factory)
     rng = np.random.default_rng(3)
-    for x in _contexts(policy, 60, 1):
+    for x in contexts(policy, 60, 1):
         arms = policy.arms
         candidates = [arms[i] for i in rng.permutation(len(arms))[: int(rng.integers(1, 6))]]
-        Z = _cross(policy, len(candidates), rng)
+        Z = cross_rows(policy, len(candidates), rng)
         scores = policy.scores(x, candidates, cross=Z)
         ranking = policy.rank(x, candidates, cross=Z)
         decision = policy.select(x, candidates, cross=Z)
@@ -161,25 +77,25 @@ def select_takes_the_best_score(factory: Factory, steps: int) -> None:
 
 
 def candidate_order_does_not_matter(factory: Factory, steps: int) -> None:
-    policy = _made(factory)
+    policy = made(factory)
     if policy.randomised:
         return
-    _play(policy, steps)
+    play(policy, steps)
     rng = np.random.default_rng(5)
-    for x in _contexts(policy, 20, 2):
-        order = rng.permutation(len(_ARMS))
-        Z = _cross(policy, len(_ARMS), rng)
-        straight = policy.scores(x, _ARMS, cross=Z)
-        mixed = policy.scores(x, [_ARMS[i] for i in order], cross=None if Z is None else Z[order])
+    for x in contexts(policy, 20, 2):
+        order = rng.permutation(len(ARMS))
+        Z = cross_rows(policy, len(ARMS), rng)
+        straight = policy.scores(x, ARMS, cross=Z)
+        mixed = policy.scores(x, [ARMS[i] for i in order], cross=None if Z is None else Z[order])
         assert np.array_equal(straight[order], mixed), "a score depends on its arm alone"
 
 
 def looking_changes_nothing(factory: Factory, steps: int) -> None:
-    policy = _made(factory)
-    _play(policy, 40)
+    policy = made(factory)
+    play(policy, 40)
     before = policy.to_bytes()
     rng = np.random.default_rng(5)
-    x, Z = _contexts(policy, 1, 3)[0], _cross(policy, len(_ARMS), rng)
+    x, Z = contexts(policy, 1, 3)[0], cross_rows(policy, len(ARMS), rng)
     policy.scores(x, cross=Z)
     policy.rank(x, cross=Z)
     if Z is None:
@@ -190,20 +106,20 @@ def looking_changes_nothing(factory: Factory, steps: int) -> None:
 
 
 def scores_many_agrees_with_scores(factory: Factory, steps: int) -> None:
-    policy = _made(factory)
+    policy = made(factory)
     if policy.n_cross_features and not policy.n_item_features:
         return
-    _play(policy, steps)
-    X = _contexts(policy, 40, 4)
+    play(policy, steps)
+    X = contexts(policy, 40, 4)
     many = policy.scores_many(X)
-    assert many.shape == (40, len(_ARMS)), f"(contexts, arms), got {many.shape}"
+    assert many.shape == (40, len(ARMS)), f"(contexts, arms), got {many.shape}"
     rows = 1 if policy.randomised else 40
     one = np.array([policy.scores(x) for x in X[:rows]])
     finite = np.isfinite(one)
     assert np.array_equal(finite, np.isfinite(many[:rows])), "infinite scores agree"
     assert np.allclose(many[:rows][finite], one[finite], rtol=1e-9, atol=1e-9), "rows agree"
     if policy.params.get("scoring") == "float32":  # a large batch is multiplied in that
-        d = _width(policy)
+        d = width(policy)
         terms = d * (d + 1) // 2 + d  # of a squared width and a mean: a rounding each
         most = float(np.finfo(np.float32).eps) * terms * float(np.abs(one).max())
         large = policy.scores_many(np.tile(X, (8, 1)))
@@ -211,12 +127,12 @@ def scores_many_agrees_with_scores(factory: Factory, steps: int) -> None:
 
 
 def update_many_is_the_loop(factory: Factory, steps: int) -> None:
-    one, many = _made(factory), _made(factory)
+    one, many = made(factory), made(factory)
     rng = np.random.default_rng(17)
-    arms = [_ARMS[i] for i in rng.integers(len(_ARMS), size=steps)]
-    X = _contexts(one, steps, 5)
+    arms = [ARMS[i] for i in rng.integers(len(ARMS), size=steps)]
+    X = contexts(one, steps, 5)
     rewards = np.sin(np.arange(steps) // 40) + 0.1 * rng.normal(size=steps)
-    Z = _cross(one, steps, rng)
+    Z = cross_rows(one, steps, rng)
     events = []
     for t in range(steps):
         row = None if Z is None else Z[t]
@@ -229,14 +145,14 @@ def update_many_is_the_loop(factory: Factory, steps: int) -> None:
 
 
 def the_same_seed_gives_the_same_run(factory: Factory, steps: int) -> None:
-    first, second = _made(factory), _made(factory)
-    assert _play(first, steps) == _play(second, steps), "runs must be reproducible"
+    first, second = made(factory), made(factory)
+    assert play(first, steps) == play(second, steps), "runs must be reproducible"
     assert first.to_bytes() == second.to_bytes(), "to the last bit"
 
 
 def saving_continues_bit_for_bit(factory: Factory, steps: int) -> None:
-    policy = _made(factory)
-    _play(policy, steps)
+    policy = made(factory)
+    play(policy, steps)
     policy.retire_arms(["b"])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "policy.whim"
@@ -244,17 +160,17 @@ def saving_continues_bit_for_bit(factory: Factory, steps: int) -> None:
         copy = type(policy).load(path)
         assert [p.name for p in Path(folder).iterdir()] == [path.name], "nothing is left behind"
     assert copy.to_bytes() == policy.to_bytes(), "a loaded policy saves the same bytes"
-    assert _play(copy, steps, 1) == _play(policy, steps, 1), "the next decisions are the same"
-    Y = _features(1, policy.n_item_features)
+    assert play(copy, steps, 1) == play(policy, steps, 1), "the next decisions are the same"
+    Y = features(1, policy.n_item_features)
     policy.add_arms(["new"], features=Y)
     copy.add_arms(["new"], features=Y)
-    assert _play(copy, 50, 2) == _play(policy, 50, 2), "also with a new arm"
+    assert play(copy, 50, 2) == play(policy, 50, 2), "also with a new arm"
     assert copy.to_bytes() == policy.to_bytes(), "and the states stay equal"
 
 
 def damaged_files_are_refused(factory: Factory, steps: int) -> None:
-    policy = _made(factory)
-    _play(policy, 30)
+    policy = made(factory)
+    play(policy, 30)
     good = policy.to_bytes()
     newer = good[:8] + struct.pack("<I", 999) + good[12:]
     damaged = {"empty": b"", "another kind": b"PK" + good, "newer": newer}
@@ -271,9 +187,9 @@ def damaged_files_are_refused(factory: Factory, steps: int) -> None:
 
 
 def bad_input_is_refused_and_harmless(factory: Factory, steps: int) -> None:
-    policy = _made(factory)
-    _play(policy, 40)
-    d = _width(policy)
+    policy = made(factory)
+    play(policy, 40)
+    d = width(policy)
     x = np.full(d, 0.5)
     bad_contexts: dict[str, Any] = {
         "nan": np.full(d, np.nan),
@@ -287,7 +203,7 @@ def bad_input_is_refused_and_harmless(factory: Factory, steps: int) -> None:
     if policy.n_features is not None:
         bad_contexts |= {"too long": np.ones(d + 1), "too short": np.ones(d - 1), "None": None}
     rng = np.random.default_rng(1)
-    Z = _cross(policy, 1, rng)
+    Z = cross_rows(policy, 1, rng)
     z = None if Z is None else Z[0]
     for what, bad in bad_contexts.items():
         for call in (
@@ -297,27 +213,27 @@ def bad_input_is_refused_and_harmless(factory: Factory, steps: int) -> None:
             partial(policy.update, "a", bad, 1.0, cross=z),
             partial(policy.update_many, ["a", "a"], [x, bad], [1.0, 1.0]),
         ):
-            _refused(policy, call, InvalidInputError, f"a context of {what}")
+            refused(policy, call, InvalidInputError, f"a context of {what}")
     bad_rewards: list[Any] = [math.nan, math.inf, "1", None, 1j, [1.0], 10**400, 1e200]
     for reward in bad_rewards:
         learn = partial(policy.update, "a", x, reward, cross=z)
-        _refused(policy, learn, InvalidInputError, f"reward {reward!r}")
+        refused(policy, learn, InvalidInputError, f"reward {reward!r}")
     bad_candidates: list[Any] = [[], ["a", "a"], "a", [True], [["a"]], 5]
     for arms in bad_candidates:
         choose = partial(policy.select, x, arms, cross=Z)
-        _refused(policy, choose, InvalidInputError, f"candidates {arms!r}")
+        refused(policy, choose, InvalidInputError, f"candidates {arms!r}")
     for unknown in ("nobody", 99, ("a", 1)):
         for call in (
             partial(policy.update, unknown, x, 1.0, cross=z),
             partial(policy.select, x, [unknown], cross=Z),
             partial(policy.update_many, ["a", unknown], [x, x], [1.0, 1.0]),
         ):
-            _refused(policy, call, UnknownArmError, f"the unknown arm {unknown!r}")
+            refused(policy, call, UnknownArmError, f"the unknown arm {unknown!r}")
     m = policy.n_item_features
     bad_ids: list[Any] = [True, None, math.nan, ["a"]]
     for bad in bad_ids:
-        add = partial(policy.add_arms, [bad], features=_features(1, m))
-        _refused(policy, add, InvalidInputError, f"the id {bad!r}")
+        add = partial(policy.add_arms, [bad], features=features(1, m))
+        refused(policy, add, InvalidInputError, f"the id {bad!r}")
     wrong = np.ones((1, m + 1))
     others: dict[str, Callable[[], object]] = {
         "a bool as an id": partial(policy.update, True, x, 1.0, cross=z),
@@ -328,43 +244,27 @@ def bad_input_is_refused_and_harmless(factory: Factory, steps: int) -> None:
         "wrong cross features": partial(policy.select, x, ["a"], cross=np.ones((1, 99))),
     }
     for what, other in others.items():
-        _refused(policy, other, InvalidInputError, what)
-
-
-def _refused(policy: Policy, call: Callable[[], object], error: type[Exception], what: str) -> None:
-    before = policy.to_bytes()
-    message = None
-    try:
-        call()
-    except error as found:
-        message = str(found)
-    assert message is not None, f"{what} must raise {error.__name__}"
-    assert message, f"the error for {what} must say something"
-    assert policy.to_bytes() == before, f"{what} must leave the state untouched"
+        refused(policy, other, InvalidInputError, what)
 
 
 def extreme_contexts_stay_finite(factory: Factory, steps: int) -> None:
     for scale in (1e-6, 1e6):
-        policy = _made(factory)
-        _play(policy, steps, scale=scale)
-        scores = policy.scores_many(_contexts(policy, 5, 9) * scale) if _plain(policy) else None
+        policy = made(factory)
+        play(policy, steps, scale=scale)
+        scores = policy.scores_many(contexts(policy, 5, 9) * scale) if plain(policy) else None
         assert scores is None or not np.isnan(scores).any(), f"no nan at scale {scale:g}"
-    policy = _made(factory, ["only"])
-    x = np.full(_width(policy), 0.3)
+    policy = made(factory, ["only"])
+    x = np.full(width(policy), 0.3)
     rng = np.random.default_rng(2)
     for t in range(steps):
-        Z = _cross(policy, 1, rng)
+        Z = cross_rows(policy, 1, rng)
         decision = policy.select(x, cross=Z)
         assert decision.arm == "only", "one arm is always chosen"
         assert not math.isnan(decision.score), "a constant context gives no nan"
         policy.update("only", x, float(t % 3), cross=None if Z is None else Z[0])
 
 
-def _plain(policy: Policy) -> bool:
-    return not policy.n_cross_features or bool(policy.n_item_features)
-
-
-_CHECKS = (
+RULES = (
     arms_come_and_go,
     ids_keep_their_type,
     select_takes_the_best_score,
