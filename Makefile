@@ -27,7 +27,7 @@ help:
 	@echo "make dist     a wheel and an sdist in dist, checked"
 	@echo "make wheel    the wheel alone in an empty environment: the README, whim demo, every how-to page"
 	@echo "make image    the Dockerfile's steps in a clean root file system (as root, on Debian)"
-	@echo "make accessible     axe-core over the site and a report (needs npm and chromium)"
+	@echo "make accessible     axe-core over the dashboard, the site and a report (needs npm and chromium)"
 	@echo "make constraints    the newest versions of all packages into constraints.txt"
 	@echo "make clean    remove the environment and all caches"
 
@@ -115,7 +115,7 @@ image:
 	$(PYTHON) tests/slow/image.py out/image
 
 accessible: docs
-	$(BIN)/python -m tests.slow.accessible out/site
+	$(BIN)/python -m tests.slow.accessibility --site out/site
 
 # what the quick experiments need; bytecode is compiled on first import, not for all files
 $(RUN): pyproject.toml constraints.txt

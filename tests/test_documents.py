@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
-import doctest
-import io
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.documents import BLOCK, run_blocks, run_sessions
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted(
     path for where in ("*.md", "docs/*.md", "docs/howto/*.md", "benchmarks/*.md")
     for path in ROOT.glob(where)
 )  # fmt: skip
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
 def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # for the files that a page writes
-    blocks = BLOCK.findall(path.read_text())
-    names: dict[str, Any] = {"__name__": "__main__"}
-    for (kind, source), (next_kind, shown) in zip(blocks, [*blocks[1:], ("", "")], strict=False):
-        if kind != "python" or source.lstrip().startswith(">>>"):
-            continue
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(source, str(path), "exec"), names)
-        if next_kind == "text":
-            assert printed.getvalue() == shown
+    run_blocks(path)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
 def test_sessions_print_what_they_show(path: Path) -> None:
-    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    failed, _ = doctest.testfile(str(path), module_relative=False, optionflags=flags)
-    assert failed == 0
+    run_sessions(path)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)

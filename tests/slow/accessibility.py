@@ -1,14 +1,16 @@
-"""Every page of the dashboard under axe-core, in a real browser: wide and narrow, light and dark.
+"""The dashboard, the documentation's site and a report under axe-core, in a real browser.
 
-It needs Chromium, playwright and Node's ``npm``, from which axe-core comes; it is no part of the
-tests for that. It ends with 1 if axe finds a serious fault, or a word is broken over two lines.
+Each page is looked at wide and narrow, light and dark. It needs Chromium, playwright and Node's
+``npm``, from which axe-core comes; it is no part of the tests for that. It ends with 1 if axe finds
+a serious fault, something sticks out, or a word of the dashboard is broken over two lines.
 
-    python -m tests.slow.accessibility [--axe axe.min.js] [--shots FOLDER]
+    python -m tests.slow.accessibility [--site FOLDER] [--axe axe.min.js] [--shots FOLDER]
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import shutil
@@ -19,8 +21,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests import sample_results as samples
 from tests.crashes import Service
 from tests.test_browser import CHROMIUM, broken_words, sync_api
+from whim.report import write_report
 
 AXE = "axe-core@4.14.0"
 SERIOUS = ("serious", "critical")
@@ -73,8 +77,7 @@ def _whatif(page: Any) -> None:
     page.wait_for_timeout(500)
     page.get_by_role("button", name="Replay the log").click()
     page.wait_for_selector("[data-chart=whatif] canvas", timeout=60_000)
-    for one in page.locator("details").all():  # what is folded away is looked at, too
-        one.evaluate("one => { one.open = true; }")
+    unfold(page)
 
 
 def _arm(page: Any) -> None:
@@ -124,62 +127,112 @@ def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def look(browser: Any, service: Service, axe: str, shots: Path | None, how: Any) -> list[str]:
-    """What is wrong with any page, at one width and in one theme."""
-    scheme, width = how
-    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 844})
-    page, wrong = context.new_page(), []
-    for name, (path, ready) in PAGES.items():
-        page.goto(f"http://127.0.0.1:{service.port}{path}")
-        ready(page)
-        page.wait_for_timeout(300)
-        if shots is not None:
-            page.screenshot(path=shots / f"{name}-{scheme}-{width}.png", full_page=True)
-        page.evaluate(axe)
-        found = page.evaluate("axe.run().then((result) => JSON.stringify(result.violations))")
-        where = f"{name}, {scheme}, {width} wide"
+class Look:
+    """One width and one theme: what is wrong with the pages that are shown to it."""
+
+    def __init__(self, browser: Any, axe: str, shots: Path | None, scheme: str, width: int) -> None:
+        self.how, self._axe, self._shots = f"{scheme}-{width}", axe, shots
+        size = {"width": width, "height": 844}
+        self._context = browser.new_context(color_scheme=scheme, viewport=size)
+        self.page = self._context.new_page()
+        self.wrong: list[str] = []
+
+    def close(self) -> list[str]:
+        """The faults of all its pages."""
+        self._context.close()
+        return self.wrong
+
+    def dashboard(self, service: Service) -> None:
+        """Every page of the service."""
+        for name, (path, ready) in PAGES.items():
+            self.page.goto(f"http://127.0.0.1:{service.port}{path}")
+            ready(self.page)
+            self._judge(name)
+            broken = broken_words(self.page)
+            self.wrong += [f"{name}, {self.how}: a broken word: {word}" for word in broken]
+
+    def files(self, paths: dict[str, Path]) -> None:
+        """Pages that are files, with everything unfolded."""
+        for name, path in paths.items():
+            self.page.goto(path.resolve().as_uri())
+            self._judge(name)
+            if self.page.locator("main details").count():
+                unfold(self.page)
+                self._judge(f"{name}-unfolded")
+
+    def _judge(self, name: str) -> None:
+        self.page.wait_for_timeout(300)
+        if self._shots is not None:
+            place = self._shots / f"{name.replace('/', '-')}-{self.how}.png"
+            self.page.screenshot(path=place, full_page=True)
+        self.page.evaluate(self._axe)
+        found = self.page.evaluate("axe.run().then((result) => JSON.stringify(result.violations))")
         for one in json.loads(found):
             nodes = "; ".join(" ".join(node["target"]) for node in one["nodes"][:3])
-            _say(f"{where}: {one['impact']}: {one['id']}: {one['help']} ({nodes})")
+            _say(f"{name}, {self.how}: {one['impact']}: {one['id']}: {one['help']} ({nodes})")
             if one["impact"] in SERIOUS:
-                wrong.append(f"{where}: {one['id']}")
-        wide, room = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+                self.wrong.append(f"{name}, {self.how}: {one['id']}")
+        wide, room = self.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         if wide > room:
-            wrong.append(f"{where}: {wide - room} pixels stick out")
-        wrong += [f"{where}: a broken word: {word}" for word in broken_words(page)]
-    context.close()
-    return wrong
+            self.wrong.append(f"{name}, {self.how}: {wide - room} pixels stick out")
+
+
+def unfold(page: Any) -> None:
+    """Open what is folded away, to look at it, too."""
+    for one in page.locator("details").all():
+        one.evaluate("one => { one.open = true; }")
+
+
+def still_pages(site: Path | None, folder: Path) -> dict[str, Path]:
+    """The site's pages, and reports of every experiment and of one alone."""
+    pages = {"report": folder / "report.html", "report-alone": folder / "alone.html"}
+    write_report(samples.every(), pages["report"])
+    write_report([samples.theorem()], pages["report-alone"])
+    if site is not None:
+        made = sorted(site.rglob("*.html"))
+        if not made:
+            raise SystemExit(f"--site must be a folder of HTML pages, got {site}: none there.")
+        pages |= {f"site/{path.relative_to(site).with_suffix('')}": path for path in made}
+    return pages
 
 
 def main() -> int:
-    """Look at all pages; how many faults."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--axe")
-    parser.add_argument("--shots", type=Path)
+    """Look at all pages; 1 if there is a fault."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--site", type=Path, help="the documentation, as 'make docs' builds it")
+    parser.add_argument("--axe", help="default: from npm")
+    parser.add_argument("--shots", type=Path, help="keep pictures of all pages here")
     asked = parser.parse_args()
     if asked.shots is not None:
         asked.shots.mkdir(parents=True, exist_ok=True)
+    wrong: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         axe = axe_source(asked.axe, Path(folder))
+        files = still_pages(asked.site, Path(folder))
         data = Path(folder) / "data"
         data.mkdir()
         (data / "whim.toml").write_text("demo = false\n")
-        with Service(data, "--config", str(data / "whim.toml")) as service:
+        with (
+            Service(data, "--config", str(data / "whim.toml")) as service,
+            sync_api.sync_playwright() as started,
+        ):
             service.wait()
             assert service.ask("POST", "/v1/spaces", CONFIG)[0] == 201
             fill(service, 2000, False, 0)
             fill(service, 3000, True, 1)
-            with sync_api.sync_playwright() as started:
-                browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-                wrong = [
-                    fault
-                    for how in (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390))
-                    for fault in look(browser, service, axe, asked.shots, how)
-                ]
-                browser.close()
+            browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            for scheme, width in itertools.product(("light", "dark"), (1280, 390)):
+                look = Look(browser, axe, asked.shots, scheme, width)
+                look.dashboard(service)
+                look.files(files)
+                wrong += look.close()
+            browser.close()
     for fault in wrong:
         _say(fault)
-    _say(f"{len(PAGES)} pages, each in 2 themes and 2 widths: {len(wrong)} serious faults")
+    count = len(PAGES) + len(files)
+    _say(f"{count} pages, each in 2 themes and 2 widths: {len(wrong)} serious faults")
     return 1 if wrong else 0
 
 

@@ -35,6 +35,7 @@ NOBODY = 54321  # in no passwd
 WITHIN = 3.0  # seconds from the start to the first decision
 SPACE = {"name": "offers", "policy": "pslinucb-disjoint", "context": {"size": 2}}
 DECISION = {"context": [1, 0.5], "candidates": ["a", "b"]}
+OWN = "WHIM_IMAGE_OWN_MOUNTS"
 KEY = "a-first-key-of-forty-eight-characters-0123456789"
 
 
@@ -146,15 +147,19 @@ def mounted(*words: str | Path) -> Iterator[None]:
 
 
 def base(root: Path, prefix: Path, mirror: str) -> None:
-    """Debian with a Python in /usr/local."""
-    if not (root / "etc/passwd").exists():
-        words = ["--variant=minbase", f"--include={LIBRARIES}", "bookworm", str(root)]
+    """Debian with a Python in /usr/local, new each time; Debian itself is fetched once."""
+    debian = root.with_name(root.name + ".debian")
+    if not (debian / "etc/passwd").exists():
+        words = ["--variant=minbase", f"--include={LIBRARIES}", "bookworm", str(debian)]
         subprocess.run(["debootstrap", *words, *([mirror] if mirror else [])], check=True)
+    subprocess.run(["rm", "-rf", "--one-file-system", root], check=True)
+    subprocess.run(["cp", "-a", debian, root], check=True)
     keep = shutil.ignore_patterns("__pycache__", "site-packages", "test")
     shutil.copytree(prefix, root / "usr/local", dirs_exist_ok=True, symlinks=True, ignore=keep)
     packages = next((root / "usr/local/lib").glob("python3.*")) / "site-packages"
     packages.mkdir(exist_ok=True)
     python = f"/usr/local/bin/{packages.parent.name}"
+    subprocess.run(["chroot", root, "/sbin/ldconfig"], check=True)  # a shared libpython is found
     subprocess.run(
         ["chroot", root, python, "-m", "ensurepip"], check=True, stdout=subprocess.DEVNULL
     )
@@ -162,6 +167,13 @@ def base(root: Path, prefix: Path, mirror: str) -> None:
         link = root / "usr/local/bin" / name
         link.unlink(missing_ok=True)
         link.symlink_to(target)
+
+
+def in_own_mounts() -> None:
+    """Start again where mounts are this process's own: none outlives it, whatever happens."""
+    if os.environ.get(OWN) is None:
+        words = ["unshare", "--mount", "--propagation", "private", sys.executable, *sys.argv]
+        os.execvpe(words[0], words, {**os.environ, OWN: "1"})
 
 
 def ask(path: str, body: dict[str, object] | None = None) -> dict[str, object]:
@@ -217,7 +229,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "root", type=Path, help="where to make the root; reused if there is a Debian in it"
+        "root", type=Path, help="where to make the root; made anew each time, from ROOT.debian"
     )
     parser.add_argument(
         "--python", type=Path, default=Path(sys.base_prefix), help="prefix to copy to /usr/local"
@@ -227,6 +239,7 @@ def main() -> None:
         "--lend", type=Path, action="append", default=[], help="a path that the build sees, too"
     )
     options = parser.parse_args()
+    in_own_mounts()
     base(options.root, options.python, options.mirror)
     lent = [p for p in (Path("/etc/resolv.conf"), *options.lend) if p.exists()]
     image = Image(options.root.resolve(), lent)
