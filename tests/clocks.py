@@ -5,7 +5,7 @@ class Clock:
     """Tells ``now``, whatever its unit."""
 
     def __init__(self, now):
-        self.now = now
+        self.now = self.began = now
 
     def __call__(self):
         return self.now
