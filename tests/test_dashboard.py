@@ -90,7 +90,8 @@ def fill(engine, clock, name, n, arms=("a", "b"), seed=0, change=None):
         device = int(rng.integers(2))
         body = wire.DecisionBody(
             candidates=list(arms), context={"<b>device</b>": ["phone", "desk"][device]},
-            decision_id=f"visit-{seed}-{(clock.now - clock.began) // SECOND}",  # it decides what is explored
+            # it decides what is explored, so it is the same in every run
+            decision_id=f"visit-{seed}-{(clock.now - clock.began) // SECOND}",
         )  # fmt: skip
         answer = ANSWER.decode(engine.decide(name, body, b""))
         liked = arms[device if change is None or i < change else 1 - device]
