@@ -12,8 +12,8 @@ def main() -> None:
         pressed.append(number)
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, note)
     try:
+        signal.signal(signal.SIGINT, note)
         import numpy  # noqa: F401  # here, where what it makes of an interrupt is known
 
         from whim.cli import main as run

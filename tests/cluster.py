@@ -7,6 +7,7 @@ own. All of them are processes that can be killed, frozen and started again.
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import threading
 import time
@@ -178,16 +179,26 @@ class Cluster:
         return [seq for (seq,) in self.server.execute("SELECT seq FROM whim.head ORDER BY shard")]
 
     def settle(self, spaces: list[str], seconds: float = 60) -> None:
-        """Wait until nothing waits for a reward any more, and every copy has every row."""
+        """Wait until nothing waits for a reward or is on its way, and every copy has every row."""
         for i in range(len(self.nodes)):
             for name in spaces:
                 wait_until(lambda i=i, name=name: self._closed(i, name), seconds)
+            wait_until(lambda i=i: not self._queued(i), seconds)
         for node in self.nodes:
             wait_until(lambda node=node: lasts_of(node.data) == self.heads(), seconds)
 
     def _closed(self, node: int, space: str) -> bool:
         counts = self.ask(node, "GET", f"/v1/spaces/{space}/stats")["counts"]
         return bool(counts["closed"] + counts["never_shown"] == counts["decisions"])
+
+    def _queued(self, node: int) -> bool:
+        """Whether rows wait to be written; the database may just have come back."""
+        service = self.nodes[node].service
+        assert service is not None
+        text = service.ask("GET", "/metrics")[1].decode()
+        value = re.search(r"^whim_queue_bytes (\S+)", text, re.MULTILINE)
+        assert value is not None, text
+        return float(value[1]) > 0
 
     def stop(self) -> None:
         """Have all replicas finish what they do, and end."""

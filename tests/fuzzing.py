@@ -38,8 +38,11 @@ CONFIG = {
 }  # fmt: skip
 
 
-def prepare(service: Service) -> dict[str, str]:
-    """Something to find: names by the parameter of a path that they stand for."""
+def prepare(service: Service, operation: Any = None) -> dict[str, str]:
+    """Something to find: names by the parameter of a path that they stand for.
+
+    A what-if, which is a process, only if the operation, if one is given, is of one.
+    """
     service.ask("DELETE", f"/v1/spaces/{SPACE}")
     assert service.ask("POST", "/v1/spaces", CONFIG)[0] == 201
     path = f"/v1/spaces/{SPACE}"
@@ -54,8 +57,11 @@ def prepare(service: Service) -> dict[str, str]:
     rank = {"eventId": "e1", "actions": [{"id": "a", "features": [{"x": 1}]}]}
     status, told = service.ask("POST", "/personalizer/v1.0/rank", rank)
     assert status in (201, 409), told  # another configuration may have come between
-    begun = service.ask("POST", f"{path}/whatif", {"context": CONFIG["context"]})[1]
-    return {"space": SPACE, "decision": "d1", "event": "e1", "job": begun.get("job", "none")}
+    found = {"space": SPACE, "decision": "d1", "event": "e1"}
+    if operation is None or "job" in {p.name for p in operation.path_parameters}:
+        begun = service.ask("POST", f"{path}/whatif", {"context": CONFIG["context"]})[1]
+        found["job"] = begun.get("job", "none")
+    return found
 
 
 def operations(service: Service) -> Iterator[Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
+import operator
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,8 @@ from whim.serve import wire
 from whim.serve.state.choosing import DecisionRequest
 from whim.serve.state.engine import Engine
 
+_answer = msgspec.json.Decoder(wire.ListAnswer).decode
+_item = operator.attrgetter("arm", "probability", "prefix_probability")
 ARMS = ["a", "b", "c", "d", "e", "f"]
 SECOND = 1_000_000_000
 
@@ -80,25 +84,25 @@ def compare(engine: Engine, more: dict[str, Any], n: int) -> float:
     ask(engine, "first", **more)  # so that the arms are known
     space = engine.space("s")
     fields = {"context": [1.0, 0.5], "candidates": ARMS, **more}
-    said: dict[tuple[int, tuple[str, ...]], float] = {}
-    counts: Counter[tuple[int, tuple[str, ...]]] = Counter()
+    body = msgspec.convert(fields, wire.ListBody)
+    lists: Counter[tuple[tuple[str, float, float], ...]] = Counter()  # of equal bits
     for first in range(0, n, 500):
-        bodies = [
-            msgspec.convert({**fields, "decision_id": f"k{i}"}, wire.ListBody)
+        requests = [
+            DecisionRequest(msgspec.structs.replace(body, decision_id=f"k{i}"))
             for i in range(first, min(first + 500, n))
         ]
-        requests = [DecisionRequest(one) for one in bodies]
         space.propose(requests)  # deciding changes nothing
         for one in requests:
-            items = json.loads(one.answer)["items"]
-            arms = tuple(item["arm"] for item in items)
-            for j, item in enumerate(items):
-                for key, chance in (
-                    ((j, arms[j : j + 1]), item["probability"]),
-                    ((-1 - j, arms[: j + 1]), item["prefix_probability"]),
-                ):
-                    counts[key] += 1
-                    assert said.setdefault(key, chance) == pytest.approx(chance, rel=1e-12)
+            lists[tuple(_item(item) for item in _answer(one.answer).items)] += 1
+    assert lists.total() == n
+    said: dict[tuple[int, tuple[str, ...]], float] = {}
+    counts: Counter[tuple[int, tuple[str, ...]]] = Counter()
+    for items, count in lists.items():
+        arms = tuple(arm for arm, _, _ in items)
+        for j, (_, chance, prefix) in enumerate(items):
+            for key, p in (((j, arms[j : j + 1]), chance), ((-1 - j, arms[: j + 1]), prefix)):
+                counts[key] += count
+                assert math.isclose(said.setdefault(key, p), p, rel_tol=1e-12)
     for kind in {kind for kind, _ in said}:
         total = sum(p for (k, _), p in said.items() if k == kind)
         assert total <= 1 + 1e-9

@@ -213,7 +213,13 @@ def check_copy(data: Path, whole: Whole, digests: dict[str, str]) -> None:
     """A replica's copy has the same rows; its snapshots and the rest give the same digests."""
     with contextlib.closing(LogReader(data / "log.db")) as reader:
         copied = [row[:6] for block in reader.blocks() for row in block]
-    assert copied == [row[:6] for row in whole.rows], f"{data.name} has other rows"
+    rows = [row[:6] for row in whole.rows]
+    pairs = enumerate(zip(copied, rows, strict=False))
+    same = next((i for i, (one, other) in pairs if one != other), min(len(copied), len(rows)))
+    assert copied == rows, (
+        f"{data.name} has {len(copied)} rows and the log {len(rows)}, of which the first {same} "
+        f"agree; then {copied[same : same + 3]} instead of {rows[same : same + 3]}"
+    )
     engine = Engine(data, copy=True)
     try:
         for name, digest in digests.items():

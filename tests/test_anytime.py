@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -9,7 +10,16 @@ import pytest
 
 from tests.claims import false_claims, spaces
 from tests.oracles import anytime as oracle
-from whim.evaluate.anytime import ENOUGH, SCALE, Sums, anytime_rate, compare, studentised
+from whim.evaluate.anytime import (
+    ALPHA,
+    ENOUGH,
+    SCALE,
+    Sums,
+    alpha_from,
+    anytime_rate,
+    compare,
+    studentised,
+)
 
 
 def sums(rewards: np.ndarray) -> Sums:
@@ -73,6 +83,41 @@ def test_a_claim_is_a_lift_that_leaves_0_out() -> None:
         assert (found.claim > 0) == (found.lift.low > 0)
         assert (found.claim < 0) == (found.lift.high < 0)
     assert 0 < sum(claims) < 300
+
+
+def test_all_starts_share_one_chance_of_being_wrong() -> None:
+    shares = [alpha_from(start) for start in (*range(1000), 10**6, 10**9)]
+    assert sum(shares) < ALPHA
+    assert sorted(shares, reverse=True) == shares
+    assert shares[-1] > 0
+    rewards = np.arange(60) < 9
+    found = anytime_rate(*sums(rewards.astype(float)), alpha_from(700))
+    ends = oracle.click_rates(rewards, alpha_from(700))
+    assert (found.low, found.high) == pytest.approx(ends, abs=5.1e-5)
+
+
+def test_a_range_that_is_picked_claims_nothing_that_is_not_there() -> None:
+    """A/A: of many ranges of 60 spaces, whichever looks best; intervals for one range do not."""
+    picked = shared = 0
+    for seed in range(60):
+        clicks = np.random.default_rng(seed).binomial(400, 0.4, (25, 2)).cumsum(axis=0)
+        clicks = np.vstack([[0, 0], clicks]).astype(float)
+        wrong = [
+            (start, pair)
+            for start, end in itertools.combinations(range(26), 2)
+            for pair in [[Sums(400.0 * (end - start), c, c) for c in clicks[end] - clicks[start]]]
+            if claim(pair, ALPHA)
+        ]
+        picked += bool(wrong)
+        shared += any(claim(pair, alpha_from(start)) for start, pair in wrong)
+    assert shared <= 3  # 5 %
+    assert picked > 3
+
+
+def claim(pair: list[Sums], alpha: float) -> int:
+    found = compare([(pair[0], pair[1])], alpha)
+    assert found is not None
+    return found.claim
 
 
 def test_nothing_is_claimed_of_few_rewards() -> None:

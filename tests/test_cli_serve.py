@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import whim
+import whim.features
 from whim.cli import demo, readers
 from whim.cli.app import app
 from whim.client import Change
@@ -174,6 +176,91 @@ def test_spaces_refuse_in_one_line(served: Served, tmp_path: Path) -> None:
         assert line in refused("spaces", *arguments, *at)
     assert "url must be http" in refused("spaces", "list", "--url", "here")
     assert "a service that answers" in refused("spaces", "list", "--url", "http://127.0.0.1:1")
+
+
+def test_a_space_learns_from_a_table(served: Served, tmp_path: Path) -> None:
+    at = ("--url", served.url)
+    file, log = tmp_path / "visits.csv", tmp_path / "visits.whim"
+    rng = np.random.default_rng(0)
+    rows = ["visit,device,price,shown,click"]
+    for visit in range(600):
+        device, shown = rng.choice(["phone", "desk", ""]), rng.choice(["sale", "new"])
+        click = int(rng.random() < (0.6 if (shown == "sale") == (device == "phone") else 0.1))
+        price = "" if visit % 50 == 7 else f"{np.exp(rng.normal(3, 1)):.2f}"
+        rows.append(f"v{visit},{device},{price},{shown},{click}")
+    file.write_text("\n".join([*rows, "v-,phone,1,,1", "v+,phone,1,new,"]) + "\n")
+    columns = ("--arm", "shown", "--reward", "click")
+    said("convert", str(file), "--to", str(log), *columns, "--context", "device,price")
+    made = ("--policy", "linucb-disjoint:alpha=0.3", "--features", str(log))
+    said("spaces", "create", "table", *made, *at)
+    send = ("spaces", "learn", "table", str(file), *columns, "--id", "visit", *at)
+    assert "shadow of table must be true" in refused(*send)
+    said("spaces", "change", "table", "--set", "shadow=true", "--wait", *at)
+    out = said(*send)
+    assert "rewards  600 learnt" in out
+    assert "dropped  1 no arm, 1 no reward" in out
+    assert json.loads(said(*send, "--json"))["rewards"] == {"duplicate": 600}
+
+    # what the space knows is what a policy in this process learns from the same rows
+    policy = whim.LinUCBDisjoint(n_features=whim.features.load(log).size, alpha=0.3)
+    converted = whim.logs.open(log)
+    policy.add_arms(converted.arms)
+    for i in range(converted.n_events):
+        event = converted.event(i)
+        policy.update(event.shown, event.x, event.reward)
+    said("spaces", "change", "table", "--set", "shadow=false", "--wait", *at)
+    with whim.Client(served.url, space="table") as client:
+        assert client.stats()["counts"]["decisions_shadow"] == 600
+        for device, price in (("phone", 3.0), (None, 80.0), ("desk", None)):
+            context = {"device": device, "price": price}
+            answer = client.decide(context, ["sale", "new"])
+            x = whim.features.load(log)(context)
+            means = {d.arm: d.mean for d in policy.rank(x)}
+            assert {one.arm: one.mean for one in answer.ranking} == means
+            assert client.reward(answer.decision_id, device is None).state == "learnt"
+            policy.update(answer.arm, x, float(device is None))
+
+
+def test_tables_that_a_space_cannot_learn_from(served: Served, tmp_path: Path) -> None:
+    at = ("--url", served.url)
+    space = {"policy": "ucb", "shadow": True,
+             "context": {"fields": [{"name": "age", "kind": "number"}]}}  # fmt: skip
+    with whim.Client(served.url) as client:
+        client.create("strict", **space, rewards={"range": {"least": 0, "most": 1}})
+        client.create("vector", policy="ucb", shadow=True)
+        client.create("items", **{**space, "policy": "pslinucb-hybrid"}, items={"size": 2})
+    file = tmp_path / "t.csv"
+    file.write_text("age,shown,click\n3,a,1\n4,b,7\n5,a,0\n")
+    (tmp_path / "empty.csv").write_text("age,shown,click\n3,,1\n")
+    (tmp_path / "ids.csv").write_text("visit,age,shown,click\nv,3,a,1\nv,4,b,1\nw,5,a,0\n")
+    (tmp_path / "other.csv").write_text("years,shown,click\n3,a,1\n")
+    columns = ("--arm", "shown", "--reward", "click")
+    for name, table, options, line in (
+        ("strict", "t.csv", ("--arm", "show", "--reward", "click"), "no column 'show' for arm"),
+        ("strict", "t.csv", (*columns, "--id", "visit"), "no column 'visit' for id"),
+        ("strict", "other.csv", columns, "no column 'age' for the context of the space"),
+        ("strict", "empty.csv", columns, "must have rows that can be learnt: 1 × no arm."),
+        ("strict", "no.csv", columns, "there is no such file"),
+        ("vector", "t.csv", columns, "context of vector must have fields"),
+        ("items", "t.csv", columns, "items of items must have no features"),
+        ("strict", "t.csv", columns, "the reward of row 2 must be from 0 to 1, as rewards.range"),
+        ("strict", "ids.csv", (*columns, "--id", "visit"), "row 2 must be one that strict takes: "),
+    ):
+        assert line in refused("spaces", "learn", name, str(tmp_path / table), *options, *at)
+    with whim.Client(served.url, space="strict") as client:  # those of ids.csv that were fine
+        counts = client.stats()["counts"]
+        assert (counts["decisions"], counts["rewards_learnt"]) == (2, 2)
+    send = ("spaces", "learn", "strict", str(file), *columns, "--json", *at)
+    for rest, found in (
+        ("4,b,1\n5,a,0\n", {"learnt": 3}),  # mended
+        ("5,a,0\n5,a,0\n", {"duplicate": 2, "learnt": 1}),  # a row is removed, one comes
+    ):
+        file.write_text(f"age,shown,click\n3,a,1\n{rest}")
+        assert json.loads(said(*send))["rewards"] == found
+    (tmp_path / "more").mkdir()  # another file of that name
+    other = file.rename(tmp_path / "more" / file.name)
+    found = json.loads(said(*send[:3], str(other), *send[4:]))
+    assert found["rewards"] == {"learnt": 3}
 
 
 # -- keys ------------------------------------------------------------------------------------------

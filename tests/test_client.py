@@ -11,15 +11,18 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import whim
+from tests.in_process import running
 from tests.stores import store
 from whim.client import core
 from whim.errors import InvalidInputError, WhimError
+from whim.serve.settings import load
 
 client_module = pytest.importorskip("whim.client")
 ServiceError = client_module.ServiceError
@@ -29,6 +32,13 @@ __all__ = ["store"]  # a fixture
 ANSWER = {
     "decision_id": "d", "space": "s", "arm": "a", "probability": 1.0, "mode": "policy",
     "version": 1, "ranking": [{"arm": "a", "score": None, "mean": 0.0, "width": None}],
+}  # fmt: skip
+PAGE = {
+    "decision_id": "p", "space": "s", "mode": "policy", "version": 1, "items": [
+        {"slot": slot, "arm": arm, "probability": None, "prefix_probability": 0.5, "score": None,
+         "mean": 0.0, "width": None}
+        for slot, arm in (("top", "a"), (1, 3))
+    ],
 }  # fmt: skip
 REWARDED = {"decision_id": "d", "state": "learnt"}
 INFO = {"name": "s", "version": 1, "config": {}, "rebuilding": False, "new_field": 1}
@@ -225,6 +235,45 @@ def test_a_decision_and_its_reward(ask: Any, service: Service) -> None:
     assert service.asked[0].headers["Content-Type"] == "application/json"
 
 
+def test_lists_and_batches_of_them(ask: Any, service: Service) -> None:
+    bad = refusal("invalid", "k must be at most 1.", "$.lists[1].k")
+    service.told = [(200, PAGE), (200, PAGE), (200, {"answers": [PAGE, bad, PAGE]})]
+    page = ask("decide_list", np.array([1.0]), ["a", np.int64(3)], 2, deferred=True)
+    assert isinstance(page, client_module.ListAnswer)
+    assert [(item.slot, item.arm) for item in page.items] == [("top", "a"), (1, 3)]
+    slot = client_module.Slot(id="top", exclude=["b"], features={"size": 1})
+    ask("decide_list", {"hour": 9}, ["a"], slots=[slot, {"baseline": "a"}], decision_id="p/1")
+    body = client_module.ListBody(candidates=["a"], k=1, decision_id="mine")
+    answers = ask("decide_list_many", [body, {"candidates": ["b"], "k": 2}, {"candidates": [3]}])
+    assert answers[0] == answers[2] == page
+    assert isinstance(answers[1], ServiceError)
+    assert answers[1].path == "$.lists[1].k"
+
+    paths = ["/v1/spaces/s/lists"] * 2 + ["/v1/spaces/s/lists/batch"]
+    assert [(asked.method, asked.path) for asked in service.asked] == [("POST", p) for p in paths]
+    first, second, third = (json.loads(asked.body) for asked in service.asked)
+    assert len(first.pop("decision_id")) == 32
+    assert first == {"context": [1.0], "candidates": ["a", 3], "k": 2, "deferred": True}
+    assert "k" not in second
+    assert second["slots"][0]["exclude"] == ["b"]
+    assert (second["slots"][1], second["decision_id"]) == ({"baseline": "a"}, "p/1")
+    assert third["lists"][0]["decision_id"] == "mine"
+    assert len({one["decision_id"] for one in third["lists"]}) == 3
+
+
+@pytest.mark.parametrize("method", ["decide_list", "decide_list_many"])
+def test_lists_are_asked_for_again_to_the_byte(
+    ask: Any, service: Service, waits: list[float], method: str
+) -> None:
+    alone = method == "decide_list"
+    service.told = ["drop", (503, b""), (200, PAGE if alone else {"answers": [PAGE]})]
+    args = ([1.0], ["a"], 1) if alone else ([{"candidates": ["a"], "k": 1}],)
+    told = ask(method, *args)
+    assert (told if alone else told[0]).decision_id == "p"
+    assert len({asked.body for asked in service.asked}) == 1
+    assert len(waits) == 2
+
+
 def test_spaces_are_made_from_fields_or_a_configuration(ask: Any, service: Service) -> None:
     service.told = [(201, INFO), (201, INFO)]
     ask("create", "s", policy="ucb", context={"size": 0})
@@ -318,6 +367,22 @@ def test_it_gives_up_in_the_end(ask: Any, service: Service, waits: list[float]) 
     assert (refused.value.status, refused.value.code) == (503, "store_failed")
     with pytest.raises(client_module.UnreachableError):
         ask("spaces", options={"url": "http://127.0.0.1:1", "retries": 1})
+
+
+def test_an_answer_that_does_not_come_in_time(ask: Any, service: Service) -> None:
+    service.told = ["hang"]
+    with pytest.raises(client_module.UnreachableError, match=r"may still happen\.$"):
+        ask("create", "s", options={"timeout": 0.2})
+
+
+@pytest.mark.parametrize("clicked", [True, np.True_, 1, np.float32(1)])
+def test_a_click_is_a_reward(ask: Any, service: Service, clicked: Any) -> None:
+    service.told = [(200, {"decision_id": "d", "state": "learnt"}), (200, {"results": []})]
+    ask("reward", "d", clicked)
+    ask("reward_many", [{"decision_id": "d", "value": clicked}])
+    one, many = (json.loads(asked.body) for asked in service.asked)
+    for value in (one["value"], many["rewards"][0]["value"]):
+        assert (value, isinstance(value, bool)) == (1, False)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 413, 422, 500])
@@ -538,6 +603,48 @@ def test_lists_and_the_rewards_of_their_items(real: str) -> None:
         with pytest.raises(ServiceError) as refused:
             client.reward(page.decision_id, 1.0, slot="none")
         assert (refused.value.status, refused.value.path) == (422, "$.slot")
+        asked = [
+            {"candidates": ["a", "b", "c"], "k": k, "decision_id": key}
+            for k, key in ((2, "p/1"), (3, "p/2"), (3, "p/2"), (2, "p/2"), (4, "p/3"), (1, "p/4"))
+        ]
+        answers = client.decide_list_many([{**one, "context": []} for one in asked])
+        assert answers[1] == answers[2]
+        assert [len(answers[i].items) for i in (0, 1, 5)] == [2, 3, 1]
+        assert [(one.code, one.path) for one in answers[3:5]] == [
+            ("conflict", "$.lists[3].decision_id"), ("invalid", "$.lists[4].k"),
+        ]  # fmt: skip
+        assert client.decide_list([], ["a", "b", "c"], 3, decision_id="p/2") == answers[1]
+        with pytest.raises(ServiceError) as refused:
+            client.reward("p/3", 1.0, slot=0)
+        assert refused.value.status == 404
+        assert client.reward("p/4", 1.0, slot=0).state == "learnt"
+        assert client.stats()["counts"]["lists"] == 4
+
+
+def test_lists_from_code_that_awaits_in_the_service_s_own_process(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running(load(None, data=tmp_path / "data", demo=False)) as (_, http):
+            client = whim.AsyncClient("http://localhost", space="pages")
+            await client.aclose()
+            client._http = http
+            await client.create("pages", policy="ucb", context={"size": 0})
+            page = await client.decide_list([], ["a", "b", "c"], 2, decision_id="p/1")
+            assert [item.slot for item in page.items] == [0, 1]
+            bodies = [{"candidates": ["a", "b", "c"], "k": 2, "decision_id": f"p/{i}"}
+                      for i in (1, 2)]  # fmt: skip
+            bad = {"candidates": ["a"], "slots": [{"exclude": ["a"]}]}
+            answers = await client.decide_list_many([*bodies, bad])
+            assert answers[0] == page
+            assert answers[1].decision_id == "p/2"
+            assert (answers[2].code, answers[2].path) == ("invalid", "$.lists[2].slots")
+            with pytest.raises(ServiceError) as refused:
+                await client.decide_list([], ["a"], 2)
+            assert (refused.value.status, refused.value.path) == (422, "$.k")
+            clicked = page.items[1].arm
+            assert (await client.reward("p/1", 1.0, arm=clicked)).state == "learnt"
+            assert (await client.stats())["counts"]["lists"] == 2
+
+    asyncio.run(run())
 
 
 # -- without the extra -----------------------------------------------------------------------------

@@ -169,7 +169,7 @@ def test_items_of_a_second_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "error", "word"),
     [
-        (VISITS, {"arm": "nothing"}, LogFileError, "no column 'nothing'"),
+        (VISITS, {"arm": "nothing"}, LogFileError, "no column 'nothing' for arm;"),
         (VISITS, {"context": ["v*"]}, LogFileError, "no column 'v\\*'"),
         (VISITS, {"context": []}, InvalidInputError, "context"),
         (VISITS, {"arms": "some"}, InvalidInputError, "arms"),

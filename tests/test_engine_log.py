@@ -35,6 +35,7 @@ from whim.serve.state import recovery
 from whim.serve.state.drawing import seed_of
 from whim.serve.state.engine import Engine
 from whim.serve.state.recovery import Rebuilt
+from whim.serve.state.snapshots import peek
 from whim.serve.state.space import NotFoundError
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.stats import Pending, Stats
@@ -389,6 +390,29 @@ def test_a_snapshot_that_was_damaged_is_written_anew(tmp_path, clock):
     last = Engine(data, clock=clock)
     assert last.recovered == 0
     last.close()
+
+
+@pytest.mark.parametrize("junk", [b"\0", b"\xa5"])
+def test_wherever_snapshots_are_damaged_they_are_written_anew(tmp_path, clock, junk):
+    data = tmp_path / "data"
+    engine = Engine(data, clock=clock)
+    engine.create("s", CONFIGS["score test"])
+    traffic(engine, clock, "s", 20, seed=14)
+    engine.snapshot("s")
+    live = engine.space("s").state.digest()
+    engine.close()
+    whole = (data / "snapshots.db").read_bytes()
+    size = int.from_bytes(whole[16:18], "big")
+    for page in range(len(whole) // size):
+        hole = slice(page * size + 100 * (page == 0), (page + 1) * size)  # but the head
+        holed = bytearray(whole)
+        holed[hole] = junk * (hole.stop - hole.start)
+        (data / "snapshots.db").write_bytes(holed)
+        engine = Engine(data, clock=clock)
+        assert engine.space("s").state.digest() == live
+        engine.snapshot("s")
+        engine.close()
+        assert peek(data / "snapshots.db", 1).digest() == live
 
 
 def test_the_log_is_read_while_it_is_written_without_a_lock(engine, clock):

@@ -514,8 +514,6 @@ def test_ids_of_actions(tmp_path):
     [
         ({"RewardValue": 1.0, "EventId": "e", "EnqueuedTimeUtc": "2019"}, EXPECTED["dangling"]),
         (but(_skipLearn=True), EXPECTED["skipped"]),
-        (but(_outcomes=[]), EXPECTED["slots"]),
-        (but(c={"_slots": []}), EXPECTED["slots"]),
         (but(pdrop=1), EXPECTED["dropped"]),
     ],
 )

@@ -99,7 +99,7 @@ def test_every_operation_is_as_the_document_says(
 ) -> None:
     tried, examples = 0, EXAMPLES[bool(store)]
     for operation in fuzzing.operations(service):
-        known = fuzzing.prepare(service) if names == "known" else {}
+        known = fuzzing.prepare(service, operation) if names == "known" else {}
         if names == "known" or operation.path_parameters:
             tried += fuzzing.fuzz(service, operation, mode, examples, known) > 0
     assert tried > 10

@@ -64,6 +64,13 @@ def test_lists_come_back(tmp_path: Path) -> None:
     assert {f"{name}.bin" for name in ("list_offsets", "list_place", "explore")} <= set(digests)
 
 
+def test_probabilities_of_items_may_be_unknown(tmp_path: Path) -> None:
+    row = ROWS[0] | {"probabilities": [0.5, None]}
+    log = written(tmp_path / "x.whim", [row, ROWS[1]])
+    assert np.array_equal(log.list_probability, [0.5, np.nan, 1.0], equal_nan=True)
+    assert log.shown_list(0).prefix_probabilities == [0.5, 0.25]
+
+
 def test_a_log_of_single_items_says_nothing_of_lists(tmp_path: Path) -> None:
     with whim.logs.Writer(tmp_path / "one.whim", n_features=1) as writer:
         writer.event(time=0, x=[1.0], arms=["a"], shown="a", reward=1.0)
@@ -106,6 +113,9 @@ def test_blocks_equal_lists(tmp_path: Path) -> None:
         ({"probabilities": [0.4, 0.4]}, "at most the probabilities"),
         ({"prefix_probabilities": [0.2, 0.25]}, "must not rise"),
         ({"probabilities": None}, "probabilities must be given"),
+        ({"probabilities": [None, 2.0]}, "probabilities must lie"),
+        ({"probabilities": [None, np.nan]}, "probabilities"),
+        ({"prefix_probabilities": None}, "prefix_probabilities must be given"),
         ({"wanted": ["a"]}, "wanted must be 2"),
         ({"explore": 1.5}, "explore must lie"),
     ],

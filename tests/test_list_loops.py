@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 
 from tests.factories import FACTORIES
+from whim import Policy
 from whim.evaluate.lists import follow_lists
 from whim.evaluate.simulate import follow
 from whim.policies import run_lists
+from whim.policies.base.contextfree import ContextFreePolicy
 from whim.worlds import ListWorld, PiecewiseLinear, RotatingLinear
 
-# loops that are quick to compile or new here; the others are made from the same text
+# compiled: those that are quick to compile; without the compiler (test_without_jit.py): one of
+# each other model. All of them, compiled: ``make slow``
 NAMES = ("linucb-disjoint", "lints", "ucb1", "random", "linucb-uniform", "pslinucb-disjoint")
+if numba.config.DISABLE_JIT:
+    NAMES = (
+        "adaptive-linucb", "pslinucb-groups", "pslinucb-hybrid", "pslinucb-hybrid-score",
+        "pslinucb-disjoint-revisit", "linucb-watched", "denband", "dynamic-linucb", "dlinucb",
+        "swlinucb", "cusum-ucb", "mucb", "oracle-restart",
+    )  # fmt: skip
+HORIZON = 60 if numba.config.DISABLE_JIT else 250
 
 
-def _world(name: str, users: str, k: int) -> ListWorld:
+def list_world(name: str, users: str, k: int) -> ListWorld:
     policy = FACTORIES[name]()
     kind = RotatingLinear(
         n_arms=9, n_features=policy.n_features or 3, n_item_features=policy.n_item_features,
@@ -24,26 +35,37 @@ def _world(name: str, users: str, k: int) -> ListWorld:
     return ListWorld(world=kind, k=k, users=users)
 
 
-@pytest.mark.parametrize("users", ["semi", "cascade", "positions"])
-@pytest.mark.parametrize("name", NAMES)
-def test_the_loop_is_the_live_calls(name: str, users: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if users == "positions" and name in ("ucb1", "random"):
-        pytest.skip("a policy without features has nothing to scale")
-    episode = _world(name, users, 3).episode(horizon=250, seed=1)
+def learns_features(policy: Policy) -> bool:
+    return not isinstance(policy, ContextFreePolicy)
+
+
+def compare(name: str, users: str, patch: pytest.MonkeyPatch, horizon: int) -> None:
+    """A policy in the loop and by live calls: the same lists, changes and state."""
+    episode = list_world(name, users, 3).episode(horizon=horizon, seed=1)
     fast, slow = FACTORIES[name](), FACTORIES[name]()
     one = follow_lists(fast, episode)
-    monkeypatch.setattr(run_lists, "_compiles", lambda policy, lists: False)
-    other = follow_lists(slow, episode)
+    with patch.context() as patched:
+        patched.setattr(run_lists, "_compiles", lambda policy, lists: False)
+        other = follow_lists(slow, episode)
     assert np.array_equal(one.arms, other.arms)
     assert np.array_equal(one.outcome.learnt, other.outcome.learnt)
     assert one.outcome.changes == other.outcome.changes
+    assert fast.history == slow.history == [event for _, event in one.outcome.changes]
     assert fast.to_bytes() == slow.to_bytes()
+
+
+@pytest.mark.parametrize("users", ["semi", "cascade", "positions"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_loop_is_the_live_calls(name: str, users: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if users == "positions" and not learns_features(FACTORIES[name]()):
+        pytest.skip("a policy without features has nothing to scale")
+    compare(name, users, monkeypatch, HORIZON)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_list_of_one_is_the_loop_over_decisions(name: str) -> None:
-    world = _world(name, "cascade", 1)
-    episode = world.episode(horizon=250, seed=2)
+    world = list_world(name, "cascade", 1)
+    episode = world.episode(horizon=HORIZON, seed=2)
     lists, single = FACTORIES[name](), FACTORIES[name]()
     shown = follow_lists(lists, episode)
     followed, lost = follow(single, episode.items)

@@ -13,6 +13,7 @@ from tests.factories import FACTORIES
 from tests.oracles.list_policies import C2UCB, CascadeLinUCB
 from whim import Policy
 from whim.errors import InvalidInputError, WhimError
+from whim.policies.base import listing
 
 ARMS = ["a", "b", "c", "d", "e", "f"]
 
@@ -183,9 +184,14 @@ def test_a_bad_list_is_refused_whole(message: str) -> None:
     assert policy.to_bytes() == before
 
 
-def test_what_cannot_be_a_list_is_refused() -> None:
+@pytest.mark.parametrize("bound", [False, True])
+def test_what_cannot_be_a_list_is_refused(bound: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "_rooms", rooms := [])  # as before the first list of all
+    monkeypatch.setattr(listing, "_take", rooms.pop)
     policy = made("linucb-disjoint")
     x = np.full(4, 0.5)
+    if bound:  # the kernel of live calls is there
+        policy.select(x)
     for message, call in {
         "k must be an integer >= 1, got 0": {"k": 0},
         "groups must have 'topic'": {"limits": {"topic": 2}},
@@ -195,6 +201,7 @@ def test_what_cannot_be_a_list_is_refused() -> None:
         "limits\\['topic'\\] must be": {"limits": {"topic": 0}, "groups": {"topic": [1] * 6}},
         "features must be given for diversity": {"diversity": 0.1},
         "diversity must be": {"diversity": -1},
+        "diversity must be a finite number >= 0, got None": {"diversity": None},
     }.items():
         with pytest.raises(InvalidInputError, match=message):
             policy.select_list(x, **call)

@@ -19,6 +19,7 @@ import pytest
 
 from tests.crashes import Service as Process
 from tests.in_process import running
+from whim.serve import wire
 from whim.serve.http.personalizer import other_paths
 from whim.serve.http.service import Service
 from whim.serve.settings import Settings, load
@@ -200,6 +201,40 @@ def test_rewards_of_unknown_slots_and_events_change_nothing(tmp_path: Path) -> N
         assert service.engine.seq == before
 
     served(tmp_path, act)
+
+
+def test_several_rewards_are_taken_all_or_none(tmp_path: Path) -> None:
+    async def act(service: Service, http: httpx.AsyncClient) -> None:
+        path = f"{FORMS[2]}/multislot"
+        for key in ("page", "sum"):
+            body = {"eventId": key, "actions": ACTIONS, "slots": SLOTS}
+            assert (await http.post(f"{path}/rank", json=body)).status_code == 201
+        space = service.engine.space("personalizer")
+
+        async def pay(key: str, *rewards: tuple[str, float]) -> Any:
+            said = [{"slotId": slot, "value": value} for slot, value in rewards]
+            told = await http.post(f"{path}/events/{key}/reward", json={"reward": said})
+            assert told.status_code == 422
+            return told.json()["error"]
+
+        def seen() -> Any:
+            return service.engine.seq, space.state.digest()
+
+        allowed = wire.RewardRange(least=0, most=1)
+        space.state.config.rewards.range = allowed
+        before = seen()
+        told = await pay("page", ("Main", 0.5), ("Side", 7.0))
+        assert told["path"] == "$.reward[1].value"
+        assert told["message"] == "$.reward[1].value must be from 0 to 1, got 7."
+        assert seen() == before
+        assert space.guard.counts["refused"] == 1
+        space.state.ledger.rules.combine = "sum"
+        before = seen()
+        told = await pay("sum", ("Main", 1), ("Side", 1), ("Main", 1))
+        assert (told["code"], told["path"]) == ("limit", "$.reward")
+        assert seen() == before
+
+    served(tmp_path, act, max_rewards=2)
 
 
 def test_the_configuration_is_that_of_the_space(tmp_path: Path) -> None:

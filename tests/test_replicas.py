@@ -113,7 +113,9 @@ def leader(replicas: Group) -> int:
 
 
 def test_any_replica_answers_any_request_and_all_agree(tmp_path: Path, address: str) -> None:
-    with group(tmp_path, address, 2) as both:
+    config = tmp_path / "whim.toml"
+    config.write_text('personalizer_space = "news"\n')
+    with group(tmp_path, address, 2, "--config", str(config)) as both:
         a, b = both.all
         assert a.ask("POST", "/v1/spaces", NEWS)[0] == 201
         until(lambda: b.ask("GET", SPACE)[0] == 200)
@@ -138,6 +140,22 @@ def test_any_replica_answers_any_request_and_all_agree(tmp_path: Path, address: 
         answers = [one.ask("POST", f"{SPACE}/decisions/batch", same)[1] for one in both.all]
         assert answers[0] == answers[1]
         assert [told["decision_id"] for told in answers[0]["answers"]] == ["d0", "d1", "d2"]
+        pages = {"lists": [{"decision_id": f"p{i}", "context": [0.5, 1.0], "k": 2,
+                            "candidates": ["a", "b", "c"]} for i in (0, 1, 1)]}  # fmt: skip
+        answers = [one.ask("POST", f"{SPACE}/lists/batch", pages)[1] for one in both.all]
+        assert answers[0] == answers[1]
+        assert [told["decision_id"] for told in answers[0]["answers"]] == ["p0", "p1", "p1"]
+        assert reward(b, "p0", slot=0)[1]["state"] == "learnt"
+        assert reward(a, "p0", slot=1)[1]["state"] == "late"
+        for i in range(10):  # a page is made at one and rewarded at the other at once
+            page = {"context": [0.5, 1.0], "candidates": ["a", "b", "c"], "decision_id": f"s{i}"}
+            told = a.ask("POST", f"{SPACE}/lists", {**page, "slots": [{"id": "top"}, {"id": "x"}]})
+            assert told[0] == 200
+            path = f"/personalizer/v1.1-preview.3/multislot/events/s{i}/reward"
+            wrong = [{"slotId": "top", "value": 0}, {"slotId": "none", "value": 1}]
+            status, told = b.ask("POST", path, {"reward": wrong})
+            assert (status, told["error"]["path"]) == (422, "$.reward[1].slotId")
+            assert reward(b, f"s{i}", 0.0, slot="top")[1]["state"] == "kept"  # the first
         assert a.ask("POST", f"{SPACE}/arms/retire", {"arms": ["c"]})[0] == 204
         assert len(both.digests()) == 1
 

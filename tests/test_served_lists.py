@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -164,6 +165,41 @@ def test_candidates_times_features_times_slots_are_bounded(data: Path) -> None:
     engine.close()
 
 
+def test_many_exclusions_are_refused(data: Path) -> None:
+    engine = Engine(data, limits=Limits(max_values=24))
+    engine.create("s", config())
+    with pytest.raises(LimitError, match=r"\$\.slots must exclude at most 24 .* got 25"):
+        ask(engine, "x", slots=[{"exclude": ["a"] * 25}])
+    engine.close()
+
+
+def test_a_list_that_is_wrong_is_refused_alone_beside_others(engine: Engine) -> None:
+    engine.create("s", config())
+    bodies = [
+        msgspec.convert({"context": [1.0, 0.5], "candidates": ARMS, **more}, wire.ListBody)
+        for more in ({"k": 2}, {"slots": [{"features": {"size": 1}}]}, {"k": 7}, {"k": 1})
+    ]
+    requests = [DecisionRequest.of(body) for body in bodies]
+    engine.decide_many("s", requests)
+    assert [one.error is None for one in requests] == [True, False, False, True]
+    assert "$.slots[0].features must be a list" in str(requests[1].error)
+    assert [len(json.loads(requests[i].answer)["items"]) for i in (0, 3)] == [2, 1]
+
+
+def test_a_list_that_takes_long_to_fill_is_known_beforehand(engine: Engine) -> None:
+    """So it has a slice of its own, and small requests do not wait for a turn full of such."""
+    engine.create("s", config())
+    work, arms = engine.space("s").work, [f"a{i}" for i in range(100)]
+
+    def body(**more: Any) -> wire.ListBody:
+        return msgspec.convert({"candidates": arms, **more}, wire.ListBody)
+
+    excluding = [{"exclude": [arm]} for arm in arms]
+    assert work(body(k=100)) < 1_000 < 50_000 < work(body(slots=excluding))
+    assert work(body(slots=[{"baseline": arm} for arm in arms])) > 50_000
+    assert work(body(slots=excluding[:3])) < 1_000
+
+
 # -- how likely it was --------------------------------------------------------------------------
 
 
@@ -225,6 +261,20 @@ def test_too_many_ways_leave_the_place_of_an_item_unknown_but_never_a_prefix() -
     assert chances[0] == pytest.approx(1 / 38)
     assert chances[-1] is None
     assert all(p is not None and p > 0 for p in prefixes)
+
+
+def test_each_slot_excluding_another_of_just_enough_candidates(engine: Engine) -> None:
+    """Every candidate is a group of its own, and every slot could be left without any."""
+    n = 60
+    slots = Slots(n, n, [[j] for j in range(n)])
+    order = list(range(n))
+    assert slots.fill([order]) == [*(j ^ 1 for j in range(n))]
+    places = slots.draw(uniforms(0, "x", n))
+    assert sorted(places) == order
+    assert all(place != j for j, place in enumerate(places))
+    chances = slots.chances(places)
+    assert chances[0] == slots.prefixes(places)[0] == 1 / (n - 1)
+    assert chances[-1] is None
 
 
 @pytest.mark.parametrize("exclusions", [False, True])

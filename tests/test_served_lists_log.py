@@ -27,9 +27,11 @@ from tests.served_lists import (
     steps,
 )
 from whim.errors import InvalidInputError, WhimError
+from whim.logs.dsjson import EXPECTED
 from whim.serve import wire
 from whim.serve.jobs import whatif
 from whim.serve.jobs.export import export
+from whim.serve.jobs.export_lists import LIST
 from whim.serve.jobs.trim import trim
 from whim.serve.log.rows import DECODERS, Kind
 from whim.serve.state.choosing import DecisionRequest, NotFoundError
@@ -302,6 +304,65 @@ def test_the_dsjson_export_has_lists_as_ccb(engine: Engine, data: Path, tmp_path
     assert [ARMS[one["_a"][0]] for one in (top, side)] == shown(answer)
     product = top["_p"][0] * side["_p"][0]
     assert product == pytest.approx(answer["items"][1]["prefix_probability"])
+
+
+BY_NAME: dict[str, Any] = {
+    "context": {"fields": [{"name": "age", "kind": "number"}], "constant": True},
+    "items": {"fields": [{"name": "price", "kind": "number"}]},
+    "policy": "linucb-hybrid", "list": {"feedback": "semi"},
+}  # fmt: skip
+
+
+SLOTS: dict[int, list[dict[str, Any]]] = {  # by number of the decision modulo 5
+    2: [{"id": "only", "features": {"age": -1}}],  # its context is whole
+    3: [{"id": "top"}, {"id": "side"}],
+    4: [{"id": "top", "exclude": ["a"]}, {"id": "side"}],
+}
+
+
+def by_name(engine: Engine, clock: Clock) -> None:
+    """Lists and decisions whose contexts and candidates have named features."""
+    rng = np.random.default_rng(6)
+    for i in range(40):
+        clock.now += SECOND
+        candidates = [
+            {"id": arm, "features": {"price": int(rng.integers(9))}} for arm in [*ARMS, 7]
+        ]
+        more: dict[str, Any] = {"context": {"age": i}, "candidates": candidates}
+        if i % 5 == 1:
+            body = msgspec.convert(more | {"decision_id": f"{i}"}, wire.DecisionBody)
+            engine.decide("s", body, b"")
+        else:
+            slots = {"slots": SLOTS[i % 5]} if i % 5 else {}
+            first = ask(engine, f"{i}", **more, **slots)["items"][0]
+            if rng.random() < 0.5:
+                pay(engine, f"{i}", float(rng.normal()), slot=first["slot"])
+        engine.tick()
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_dsjson_and_back_is_the_log_that_replay_reads(
+    engine: Engine, clock: Clock, data: Path, tmp_path: Path, named: bool
+) -> None:
+    engine.create("s", config(explore=0.3, holdback=0.1, **(BY_NAME if named else {})))
+    by_name(engine, clock) if named else busy(engine, clock)
+    clock.now += 60 * SECOND
+    engine.tick()
+    engine.store.flush()
+    told = export(data, "s", tmp_path / "s.whim", format="log")
+    straight = whim.logs.open(tmp_path / "s.whim")
+    export(data, "s", tmp_path / "s.dsjson", format="dsjson")
+    back = whim.logs.convert(tmp_path / "s.dsjson", tmp_path / "back.whim")
+    assert back.arms == straight.arms
+    assert len(np.unique(np.diff(back.list_offsets))) > 1
+    for name in (
+        "time", "context", "pool", "reward", "pool_offsets", "pool_items", "item_arm",
+        "item_features", "list_offsets", "list_place", "list_reward", "list_probability",
+        "list_prefix_probability",
+    ):  # fmt: skip
+        assert np.array_equal(getattr(back, name), getattr(straight, name)), name
+    unfit = EXPECTED["slot_candidates" if named else "slot_features"]
+    assert back.meta["dropped"] == {unfit: told["left_out"][LIST]}
 
 
 @pytest.mark.parametrize("base", ["first", "random"])

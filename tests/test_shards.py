@@ -16,6 +16,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
+from tests.cluster import lasts_of
 from tests.crashes import Service
 from tests.postgres import MISSING, Server, binaries
 from tests.shared_log import appender, entry, until
@@ -238,6 +239,10 @@ def test_two_shards_in_one_database(tmp_path: Path, server: Server, address: str
         metrics = b.ask("GET", "/metrics")[1].decode()
         assert 'whim_shard_spaces{shard="0.1"} 1.0\n' in metrics
         assert 'whim_decisions_total{mode="policy",space="new"} 11.0\n' in metrics
+        with contextlib.closing(Queries(address)) as queries:
+            ends = [queries.end(shard) for shard in range(2)]
+        for folder in ("0", "1"):
+            until(lambda folder=folder: lasts_of(tmp_path / folder) == ends)
     assert digests(tmp_path / "0") == digests(tmp_path / "1")
     assert set(digests(tmp_path / "0")) == {"old", "new"}
     check = ["rebuild", "--store", address, "--data", str(tmp_path / "0"), "--json"]

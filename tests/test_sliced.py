@@ -27,6 +27,7 @@ def sliced(takes: type[msgspec.Struct], field: str, raw: bytes) -> Any:
     ("takes", "field", "body"),
     [(wire.DecisionBody, "candidates", ONE), (wire.DecisionBody, "candidates", FULL),
      (bodies.Decisions, "decisions", {"decisions": [ONE, FULL] * 20}),
+     (bodies.Lists, "lists", {"lists": [ONE | {"k": 2}, FULL | {"slots": [{"id": 1}, {}]}] * 9}),
      (RankRequest, "actions", {"actions": [{"id": "a", "features": [{"b": 1}]}], "eventId": "e"}),
      (bodies.Rewards, "rewards", {"rewards": [{"decision_id": "é", "value": 1e3}] * 3})],
 )  # fmt: skip

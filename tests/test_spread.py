@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from threadpoolctl import threadpool_limits
 
 from tests import spread_tasks
 from tests.spread_tasks import bits, calls, check_errors, environment, tasks, until
@@ -56,11 +57,14 @@ def test_two_jobs_give_the_bits_of_one_in_order_and_tell_how_far_they_are(
     assert told == [1, 2]
 
 
-def test_each_worker_has_one_thread() -> None:
+def test_each_worker_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
     for result in spread(spread_tasks.threads, [0, 1], jobs=2):
         assert result["names"] == ["1", "1", "1"]
         assert set(result["threads"]) == {1}
-    assert set(spread(spread_tasks.threads, [0])[0]["threads"]) == {1}
+    with threadpool_limits(2):
+        assert set(spread_tasks.threads(0)["threads"]) == {2}
+        assert set(spread(spread_tasks.threads, [0])[0]["threads"]) == {1}
 
 
 def test_the_runs_of_a_killed_worker_are_done_again(tmp_path: Path, alone: list[Any]) -> None:

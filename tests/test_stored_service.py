@@ -209,10 +209,10 @@ def _without_lists(found: Any) -> None:
         del found["paths"][path]
     schemas = found["components"]["schemas"]
     for name in (
-        "ListAnswer", "ListBody", "ListItem", "ListRules", "ModelProperties",
-        "MultiSlotRankRequest", "MultiSlotRankResponse", "MultiSlotRewardRequest",
-        "PolicyContract", "PositionView", "ServiceConfiguration", "ServiceStatus", "Slot",
-        "SlotRequest", "SlotResponse", "SlotReward",
+        "ListAnswer", "ListAnswers", "ListBody", "ListItem", "ListRules", "Lists",
+        "ModelProperties", "MultiSlotRankRequest", "MultiSlotRankResponse",
+        "MultiSlotRewardRequest", "PolicyContract", "PositionView", "ServiceConfiguration",
+        "ServiceStatus", "Slot", "SlotRequest", "SlotResponse", "SlotReward",
     ):  # fmt: skip
         del schemas[name]
     for name in ("SpaceConfig", "NewSpace"):

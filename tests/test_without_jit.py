@@ -26,6 +26,34 @@ def test_the_oracle_tests_of_disjoint_and_hybrid_policies_pass() -> None:
     assert " passed" in done.stdout or "[100%]" in done.stdout
 
 
+def test_the_loops_over_lists_are_the_live_calls() -> None:
+    done = _run("-m", "pytest", "-p", "no:cacheprovider", "-n", "0", "tests/test_list_loops.py")
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert " passed" in done.stdout or "[100%]" in done.stdout
+
+
+def test_threads_get_lists_of_their_own() -> None:
+    script = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+import whim
+sys.setswitchinterval(1e-6)
+policy = whim.LinUCBDisjoint(n_features=2)
+policy.add_arms([*"abcdef"])
+rng = np.random.default_rng(0)
+X = rng.normal(size=(100, 2))
+policy.update_many([*"abcdef"] * 10, X[:60], rng.random(60))
+expected = [(policy.select(x), policy.select_list(x, k=3)) for x in X]
+def ask(_):
+    return [(policy.select(x), policy.select_list(x, k=3)) for x in X] == expected
+with ThreadPoolExecutor(4) as pool:
+    print(*pool.map(ask, range(8)))
+"""
+    done = _run("-c", script)
+    assert done.stdout.split() == ["True"] * 8, done.stderr[-3000:]
+
+
 def test_every_call_of_a_policy_works() -> None:
     script = """
 import numpy as np

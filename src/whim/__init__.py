@@ -63,7 +63,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_NOT_IN_ALL, *__getattr__("__all__")})
+    own = {name for name in globals() if name.startswith("__")}
+    return sorted({*own, *_NOT_IN_ALL, *__getattr__("__all__")})
 
 
 def _load(name: str) -> Any:

@@ -18,7 +18,7 @@ if __name__ == "__main__":
         service.wait()
         for operation in fuzzing.operations(service):
             for mode in GenerationMode:
-                known = fuzzing.prepare(service)
+                known = fuzzing.prepare(service, operation)
                 sent += fuzzing.fuzz(service, operation, mode, examples, known)
                 sent += fuzzing.fuzz(service, operation, mode, examples, {})
             sys.stderr.write(f"{operation.label}: {sent} sent so far\n")

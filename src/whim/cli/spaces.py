@@ -45,16 +45,21 @@ _File = Annotated[
     typer.Option("--file", metavar="FILE", help="The configuration, as .json or .toml."),
 ]
 
+_Features = Annotated[
+    str | None,
+    typer.Option(metavar="LOG", help="Encode contexts as this log was, or as a JSON file says."),
+]
+
 _COMPILING = 300.0  # seconds to wait where the service may have to compile a new policy first
 
 
-def _client(url: str, key: str | None, timeout: float = 30.0) -> Client:
+def _client(url: str, key: str | None, timeout: float = 30.0, retries: int = 1) -> Client:
     from whim.cli.serve import needed
 
     needed()
     from whim.client import Client
 
-    return Client(url, key or "", timeout=timeout, retries=1)
+    return Client(url, key or "", timeout=timeout, retries=retries)
 
 
 @spaces.command("list")
@@ -106,6 +111,7 @@ def create(
     param: _Param = None,
     set_: _Set = None,
     file: _File = None,
+    features: _Features = None,
     url: _Url = _URL,
     key: _Key = None,
     as_json: Json = False,
@@ -113,8 +119,13 @@ def create(
     """Make a space."""
     from whim.cli.show import print_json
 
+    base = {} if file is None else _read(file)
+    if features is not None:
+        from whim.features import load
+
+        base |= {"context": load(features).config()}
     with _client(url, key, _COMPILING) as client:
-        config = _laid({} if file is None else _read(file), policy, param, set_)
+        config = _laid(base, policy, param, set_)
         info = client.create(name, config)
     if as_json:
         print_json(_plain(info))
@@ -153,6 +164,56 @@ def change(
     else:
         state = "serves" if serves else "is being built; the old one serves until then"
         typer.echo(f"{name}: version {version} {state}")
+
+
+@spaces.command()
+def learn(
+    name: _Name,
+    file: Annotated[Path, typer.Argument(help="A CSV or Parquet file, oldest row first.")],
+    arm: Annotated[str, typer.Option(metavar="COLUMN", help="The arm shown.")],
+    reward: Annotated[str, typer.Option(metavar="COLUMN", help="Its reward.")],
+    id_: Annotated[
+        str | None,
+        typer.Option("--id", metavar="COLUMN", help="The row's id. Default: made of the row."),
+    ] = None,
+    url: _Url = _URL,
+    key: _Key = None,
+    as_json: Json = False,
+) -> None:
+    """Let a space in shadow mode learn from a table of what others showed.
+
+    Contexts are the columns that the space's fields name. A row that was sent before is not
+    learnt again.
+    """
+    from whim.cli.learning import Columns
+    from whim.cli.learning import learn as send
+    from whim.cli.progress import bar
+    from whim.cli.show import print_json
+
+    size = file.stat().st_size if file.is_file() else 0
+    with _client(url, key, retries=5) as client, bar("rows", size, in_bytes=True) as show:
+        done = [0]
+
+        def progress(more: int) -> None:
+            done[0] += more
+            show(done[0])
+
+        found = send(client, name, file, Columns(arm, reward, id_), progress)
+    counts = {"rewards": found.states, "dropped": found.dropped, "noticed": found.noticed}
+    if as_json:
+        print_json({"name": name, **counts})
+        return
+    for what, some in counts.items():
+        said = ", ".join(f"{count:,} {why}" for why, count in some.items())
+        if said:
+            typer.echo(f"{what:<8} {said}")
+    if late := found.states["late"]:
+        typer.echo(
+            f"{late:,} rows were not learnt: an earlier run was interrupted between their "
+            "decisions and rewards, and the wait for these was over.",
+            err=True,
+        )
+    typer.echo(f"to let it decide: whim spaces change {name} --set shadow=false --wait")
 
 
 @spaces.command()

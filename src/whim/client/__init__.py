@@ -27,6 +27,7 @@ from whim.serve.wire import (
     Candidate,
     DecisionBody,
     ListAnswer,
+    ListBody,
     ListItem,
     RewardBody,
     Slot,
@@ -35,6 +36,6 @@ from whim.serve.wire import (
 
 __all__ = [
     "Answer", "Arm", "AsyncClient", "Candidate", "Change", "Client", "DecisionBody",
-    "ListAnswer", "ListItem", "RewardBody", "Rewarded", "ServiceError", "Slot", "SpaceConfig",
-    "SpaceInfo", "UnreachableError",
+    "ListAnswer", "ListBody", "ListItem", "RewardBody", "Rewarded", "ServiceError", "Slot",
+    "SpaceConfig", "SpaceInfo", "UnreachableError",
 ]  # fmt: skip

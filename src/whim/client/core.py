@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 import msgspec
+import numpy as np
 
 from whim.client.views import Arm, Change, Rewarded, SpaceInfo
 from whim.errors import InvalidInputError, WhimError
@@ -22,6 +23,7 @@ from whim.serve.wire import (
     Candidate,
     DecisionBody,
     ListAnswer,
+    ListBody,
     RewardBody,
     Slot,
     SpaceConfig,
@@ -33,6 +35,7 @@ Context = Sequence[float] | Mapping[str, Any]
 Candidates = Sequence[str | int | Candidate | Mapping[str, Any]]
 Slots = Sequence[Slot | Mapping[str, Any]]
 Decisions = Iterable[DecisionBody | Mapping[str, Any]]
+Lists = Iterable[ListBody | Mapping[str, Any]]
 Rewards = Iterable[RewardBody | Mapping[str, Any]]
 AGAIN = (429, 502, 503, 504)
 _LONGEST = 30.0  # seconds: a service that asks for more is reported to the caller instead
@@ -50,7 +53,9 @@ class UnreachableError(ServiceError):
     """No answer came, in any attempt."""
 
     def __init__(self, url: str, error: Exception) -> None:
-        said = str(error) or type(error).__name__
+        said = str(error).rstrip(".") or type(error).__name__
+        if isinstance(error, httpx.ReadTimeout):
+            said = "none came before the timeout; what was asked for may still happen"
         super().__init__(0, "unreachable", f"url must be of a service that answers: {url}: {said}.")
 
 
@@ -127,6 +132,7 @@ def _nothing(_: bytes) -> None:
 
 _answer, _answers = msgspec.json.Decoder(Answer).decode, _each(Answer, "answers")
 _list_answer = msgspec.json.Decoder(ListAnswer).decode
+_list_answers = _each(ListAnswer, "answers")
 _rewarded, _results = msgspec.json.Decoder(Rewarded).decode, _each(Rewarded, "results")
 _info, _infos = msgspec.json.Decoder(SpaceInfo).decode, _field(list[SpaceInfo], "spaces")
 _object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -140,6 +146,12 @@ def _named(body: Any, name: str) -> dict[str, Any]:
     if fields.get(name) is None:
         fields[name] = uuid.uuid4().hex
     return fields
+
+
+def _reward(fields: dict[str, Any]) -> dict[str, Any]:
+    """A reward, whose value may be whether there was a click."""
+    value = fields.get("value")
+    return fields | {"value": float(value)} if isinstance(value, (bool, np.bool_)) else fields
 
 
 def _config(config: SpaceConfig | None, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -287,6 +299,13 @@ class Core:
         data = _encode({"decisions": [_named(each, "decision_id") for each in decisions]})
         return Call("POST", self.at(space, "decisions", "batch"), data, _answers)
 
+    def decide_list_many(
+        self, lists: Lists, *, space: str | None = None
+    ) -> Call[list[ListAnswer | ServiceError]]:
+        """Several lists at once; one that is refused is an error in its place."""
+        data = _encode({"lists": [_named(each, "decision_id") for each in lists]})
+        return Call("POST", self.at(space, "lists", "batch"), data, _list_answers)
+
     def reward(
         self, decision_id: str, value: float, *, reward_id: str | None = None,
         slot: str | int | None = None, arm: str | int | None = None, space: str | None = None,
@@ -294,14 +313,14 @@ class Core:
         """Report the reward of a decision; of a list, ``slot`` or ``arm`` says of which item."""
         body = {"decision_id": decision_id, "value": value, "reward_id": reward_id}
         body |= {name: at for name, at in (("slot", slot), ("arm", arm)) if at is not None}
-        data = _encode(_named(body, "reward_id"))
+        data = _encode(_reward(_named(body, "reward_id")))
         return Call("POST", self.at(space, "rewards"), data, _rewarded)
 
     def reward_many(
         self, rewards: Rewards, *, space: str | None = None
     ) -> Call[list[Rewarded | ServiceError]]:
         """Several rewards at once; one that is refused is an error in its place."""
-        data = _encode({"rewards": [_named(each, "reward_id") for each in rewards]})
+        data = _encode({"rewards": [_reward(_named(each, "reward_id")) for each in rewards]})
         return Call("POST", self.at(space, "rewards", "batch"), data, _results)
 
     def activate(self, decision_id: str, *, space: str | None = None) -> Call[bool]:

@@ -81,6 +81,7 @@ class Client:
     decide = _sends(Core.decide)
     decide_list = _sends(Core.decide_list)
     decide_many = _sends(Core.decide_many)
+    decide_list_many = _sends(Core.decide_list_many)
     reward = _sends(Core.reward)
     reward_many = _sends(Core.reward_many)
     activate = _sends(Core.activate)

@@ -73,7 +73,21 @@ def studentised(n: float, alpha: float = ALPHA, scale: float = SCALE) -> float:
     return math.sqrt((n - 1) * (bound - 1) / (1 - bound / growth))
 
 
-def anytime_rate(n: float, total: float, squares: float) -> Interval:
+def alpha_from(start: int) -> float:
+    """The share of ALPHA for a sequence that begins at a start, counted from 0.
+
+    The shares of all starts sum to ALPHA: sequences from every start hold together, so whoever
+    looks may choose the start, or move it along.
+
+    >>> round(alpha_from(0), 4), round(sum(map(alpha_from, range(10**5))), 3)
+    (0.0185, 0.047)
+    >>> [round(studentised(2000, alpha_from(s)) / studentised(2000), 1) for s in (0, 3600, 10**8)]
+    [1.1, 2.0, 2.6]
+    """
+    return ALPHA * (1 / math.log2(start + 2) - 1 / math.log2(start + 3))
+
+
+def anytime_rate(n: float, total: float, squares: float, alpha: float = ALPHA) -> Interval:
     """Mean of n rewards, from their sum and that of their squares; at all times at once 95 %.
 
     Of clicks it holds for any number of them. Other rewards need some dozens, not all equal.
@@ -87,23 +101,23 @@ def anytime_rate(n: float, total: float, squares: float) -> Interval:
         return Interval(math.nan, math.nan, math.nan)
     sums, mean = Sums(n, total, squares), total / n
     if sums.clicks:
-        return Interval(mean, *_click_ends(n, total))
-    variance, strays = sums.variance(), studentised(n)
+        return Interval(mean, *_click_ends(n, total, alpha))
+    variance, strays = sums.variance(), studentised(n, alpha)
     if not variance or not math.isfinite(strays):
         return Interval(mean, math.nan, math.nan)
     half = strays * math.sqrt(variance / (n - 1))
     return Interval(mean, mean - half, mean + half)
 
 
-def _click_ends(n: float, clicks: float) -> tuple[float, float]:
+def _click_ends(n: float, clicks: float, alpha: float) -> tuple[float, float]:
     """The rates that n rewards leave open, from the lowest to the highest.
 
-    Those are the rates that are not 1/ALPHA times less likely than a rate drawn from Jeffreys's
-    prior: the ratio is a martingale at the true rate, and exceeds that with chance ALPHA at most.
+    Those are the rates that are not 1/alpha times less likely than a rate drawn from Jeffreys's
+    prior: the ratio is a martingale at the true rate, and exceeds that with chance alpha at most.
     """
     missed = n - clicks
     drawn = math.lgamma(clicks + 0.5) + math.lgamma(missed + 0.5) - math.lgamma(n + 1)
-    least = drawn - math.log(math.pi) + math.log(ALPHA)  # logarithm of the likelihood at an end
+    least = drawn - math.log(math.pi) + math.log(alpha)  # logarithm of the likelihood at an end
     if not clicks:
         return 0.0, -math.expm1(least / n)
     if not missed:
@@ -132,7 +146,7 @@ def _log_odds(n: float, clicks: float, least: float, x: float) -> float:
     return x
 
 
-def compare(strata: Iterable[tuple[Sums, Sums]]) -> Comparison | None:
+def compare(strata: Iterable[tuple[Sums, Sums]], alpha: float = ALPHA) -> Comparison | None:
     """Two groups to which callers were assigned by chance, each stratum a span of time.
 
     Groups are compared within each span, so that neither times nor shares that change count as a
@@ -154,7 +168,7 @@ def compare(strata: Iterable[tuple[Sums, Sums]]) -> Comparison | None:
     second = sum(share * b.total / b.n for share, _, b in each)
     one, two = math.nan, math.nan
     groups = [_together(group) for group in zip(*pairs, strict=True)]
-    strays = studentised(whole) ** 2
+    strays = studentised(whole, alpha) ** 2
     if _enough(*groups) and math.isfinite(strays):
         one, two = _variances(*groups)
         one *= strays * sum(share * share / a.n for share, a, _ in each)

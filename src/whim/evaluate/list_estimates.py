@@ -47,7 +47,7 @@ class ListBlock(NamedTuple):
     shown: I64
     rewards: F64  # nan: of items unknown
     reward: F64
-    probabilities: F64
+    probabilities: F64  # nan: not known
     prefixes: F64
     wanted: I64 | None
     explore: F64 | None
@@ -124,7 +124,7 @@ class ListSums:
         self._items = {name: np.zeros((longest, 2)) for name in _PER_POSITION}
         self._weights = {name: np.zeros((longest, 2)) for name in ("slots", "rips", "pi", "ips")}
         self._backed = {name: np.zeros((longest, 2)) for name in ("slots", "rips", "pi", "ips")}
-        self._items_unknown = 0
+        self._items_unknown = self._positions_unknown = 0
         self._model = np.tile(udu.prior(d, 1.0), (n_arms, 1))
         self._factors = np.zeros((longest, 2))
 
@@ -135,7 +135,10 @@ class ListSums:
         self._count += valid.sum(0)
         agree = (block.chosen == block.shown) & valid
         prefix = np.logical_and.accumulate(agree, axis=1)
-        slots, rips = agree / block.probabilities, prefix / block.prefixes
+        known = ~np.isnan(block.probabilities)
+        self._positions_unknown += int((~known).any(1).sum())
+        slots = np.where(known, agree / block.probabilities, 0.0)
+        rips = prefix / block.prefixes
         last = np.arange(len(X)), valid.sum(1) - 1
         unknown = np.isnan(block.rewards).any(1)
         self._items_unknown += int(unknown.sum())
@@ -198,6 +201,9 @@ class ListSums:
         found = self._support(kind)
         if name in ("slots", "rips", "cdr") and self._items_unknown:
             found = found._replace(problem="the log has rewards of whole lists alone")
+        if name == "slots" and self._positions_unknown:
+            problem = "the log does not have all probabilities of items at their positions"
+            found = found._replace(problem=problem)
         if name == "pi" and self._scheme is None:
             found = Support(0.0, 0.0, "the log does not say how whole lists were drawn")
         if found.problem is not None:

@@ -18,13 +18,15 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import event
+
+from whim.errors import WhimError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -146,6 +148,39 @@ def _ours(compiling: Any) -> bool:
 event.register("numba:compile", _Compiling())  # type: ignore[no-untyped-call]
 
 
+class NotCachedError(WhimError):
+    """A kernel would have to be compiled, where only cached ones were wanted."""
+
+
+class _Refusing(event.Listener):
+    """Refuses to compile in a thread that is within ``cached_only``."""
+
+    def __init__(self) -> None:
+        self.thread = threading.local()
+
+    def on_start(self, compiling: Any) -> None:
+        if getattr(self.thread, "refuses", False) and _ours(compiling):
+            raise NotCachedError(f"{compiling.data['dispatcher'].py_func.__name__} is not cached.")
+
+    def on_end(self, compiling: Any) -> None:
+        pass
+
+
+_refusing = _Refusing()
+# after the other, which has seen the beginning when it is told of the end
+event.register("numba:compile", _refusing)  # type: ignore[no-untyped-call]
+
+
+@contextlib.contextmanager
+def cached_only() -> Iterator[None]:
+    """In this thread kernels are loaded; one that would be compiled raises ``NotCachedError``."""
+    _refusing.thread.refuses = True
+    try:
+        yield
+    finally:
+        _refusing.thread.refuses = False
+
+
 # -- compiling ----------------------------------------------------------------------------------
 
 
@@ -248,6 +283,10 @@ class Specialised:
         return {name: part for name, part in parts.items() if part is not space[name]}
 
 
+# a kernel that is not compiled can be interrupted, by another that works on the same arrays
+_interpreting = threading.RLock()
+
+
 class FastCall:
     """A kernel for live calls: from the second call on, ``call`` is its machine code itself.
 
@@ -263,10 +302,13 @@ class FastCall:
         self.call: Callable[..., Any] = self._first
 
     def _first(self, *arguments: Any) -> Any:
-        result = self.kernel(*arguments)
-        signatures: Any = getattr(self.kernel, "signatures", ())  # none where nothing is compiled
-        if len(signatures) == 1:
-            self.call = self.kernel.get_overload(signatures[0])
+        kernel = self.kernel
+        if not hasattr(kernel, "signatures"):  # nothing is compiled
+            with _interpreting:
+                return kernel(*arguments)
+        result = kernel(*arguments)
+        if len(kernel.signatures) == 1:
+            self.call = kernel.get_overload(kernel.signatures[0])
         return result
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from whim.kernels.jit import inline
 from whim.kernels.linalg.udu import aligned, finite
-from whim.kernels.status import GROW, NEED_NOISE, NO_CHANGE, NOT_FINITE
+from whim.kernels.status import GROW, NEED_NOISE, NO_CHANGE, NOT_FINITE, ListTurn
 from whim.types import F64, I64
 
 # who looks at a list, and how one learns from it
@@ -43,13 +46,14 @@ class ListBatch(NamedTuple):
 class ListRecord(NamedTuple):
     """What became of visits: places shown (-1: none), what they gave, how many were learnt.
 
-    ``room`` is for a context.
+    ``room`` is for a context, ``scores`` for those of a pool.
     """
 
     chosen: I64
     rewards: F64
     learnt: I64
     room: F64
+    scores: F64
 
 
 def learnt(feedback: int, rewards: F64 | Sequence[float], k: int) -> int:
@@ -89,26 +93,41 @@ def prefers(state: Any, a: int, b: int) -> bool:
     return False
 
 
-def top(state: Any, slots: I64, out: F64, places: I64) -> int:
-    """The places of the best candidates by ``out[:, 0]``, best first; how many there are.
+def score_visit(
+    state: Any, turn: ListTurn, x: F64, slots: I64, noise: F64, out: F64, scores: F64
+) -> None:
+    """Scores of the candidates, for a model that makes nothing of the visits before."""
+    score(state, turn.step, x, slots, out[:0], noise, out)
+    take_scores(out, slots.shape[0], scores)
+
+
+@inline
+def take_scores(out: F64, n: int, scores: F64) -> None:
+    """The first numbers of ``n`` rows."""
+    for c in range(n):
+        scores[c] = out[c, 0]
+
+
+def top(state: Any, slots: I64, scores: F64, places: I64) -> int:
+    """The places of the candidates with the best scores, best first; how many there are.
 
     Equal ones keep their order, unless the model prefers one.
     """
     n, k = 0, places.shape[0]
     for c in range(slots.shape[0]):
-        value = out[c, 0]
+        value = scores[c]
         j = n if n < k else k - 1
         if n == k:
             last = places[j]
-            behind = out[last, 0]
+            behind = scores[last]
             if not (value > behind or (value == behind and prefers(state, slots[c], slots[last]))):
                 continue
         else:
             n += 1
         while j > 0:
             ahead = places[j - 1]
-            score = out[ahead, 0]
-            if not (value > score or (value == score and prefers(state, slots[c], slots[ahead]))):
+            other = scores[ahead]
+            if not (value > other or (value == other and prefers(state, slots[c], slots[ahead]))):
                 break
             places[j] = ahead
             j -= 1
@@ -116,20 +135,19 @@ def top(state: Any, slots: I64, out: F64, places: I64) -> int:
     return n
 
 
-def choose_list(
-    state: Any, step: int, x: F64, slots: I64, out: F64, places: I64, numbers: F64
-) -> int:
-    """As many of the best as ``places`` takes, and a column of ``numbers`` of each.
+def choose_list(state: Any, step: int, x: F64, slots: I64, out: F64, shown: F64) -> int:
+    """The best, as many as ``shown`` has columns: slot (as the bits of an int64) and numbers.
 
-    -1 if x cannot be used.
+    How many there are; -1 if x cannot be used.
     """
     if not (aligned(x) and finite(x)):
         return -1
     score(state, step, x, slots, out[:0], x[:0], out)
-    n: int = fill_top(state, slots, out, places)
+    places = shown[0].view(np.int64)
+    n: int = fill_top(state, slots, out[:, 0], places)
     for j in range(n):
         for i in range(3):
-            numbers[i, j] = out[places[j], i]
+            shown[i + 1, j] = out[places[j], i]
         places[j] = slots[places[j]]
     return n
 
@@ -143,9 +161,11 @@ def run_lists(
     ``item`` is -1, or the item of that visit's list to go on with. Stops as ``loops.run_events``
     does; returns visit and item to go on with, step, place in the random numbers, and why.
     """
-    at = draws.at
+    at, before, repeats = draws.at, -1, 0
     for i in range(start, lists.X.shape[0]):
         pool = lists.pool_of[i]
+        repeats = repeats + 1 if pool == before else 0
+        before = pool
         slots = lists.members[lists.offsets[pool] : lists.offsets[pool + 1]]
         x, places, given = lists.X[i], record.chosen[i], record.rewards[i]
         if item < 0:
@@ -154,9 +174,11 @@ def run_lists(
                 return i, -1, step, at, NEED_NOISE
             if not finite(x):
                 return i, -1, step, at, NOT_FINITE
-            score(state, step, x, slots, lists.rewards[:0], draws.noise[at:], out)
+            last = record.chosen[i - 1, : record.learnt[i - 1]] if repeats > 0 else places[:0]
+            turn = ListTurn(step, repeats, last)
+            score_turn(state, turn, x, slots, draws.noise[at:], out, record.scores)
             at += drawn
-            fill_top(state, slots, out, places)
+            fill_top(state, slots, record.scores, places)
             n = answer(lists.user, lists.rewards[i], lists.seen[i], places, given)
             record.learnt[i] = min(count_learnt(lists.feedback, given, n), lists.depth)
             item = 0
@@ -181,4 +203,4 @@ def _placeholder(*arguments: Any) -> Any:
 
 
 score: Callable[..., Any]
-score = learn_fully = fill_top = answer = count_learnt = _placeholder
+score = score_turn = learn_fully = fill_top = answer = count_learnt = _placeholder

@@ -8,6 +8,8 @@ A model is two functions, and others where they pay:
   of updates before it. After TEST, ``finish(state, step, slot)`` looks for a change;
 - ``decide``, as ``score``, returns place, score, mean and width of the best alone;
 - ``decide_turn``, as ``decide``, takes a ``Turn``: it knows what the last events of a loop were;
+- ``score_turn(state, turn, x, slots, noise, out, scores)`` is to lists what ``decide_turn`` is to
+  decisions: the scores alone, of all candidates;
 - ``prefers(state, a, b)``: whether slot ``a`` goes before ``b`` in a list if both score the same.
 
 ``cross`` has a row per candidate where the caller gives cross features, ``z`` is that of the played
@@ -198,6 +200,7 @@ class Kernels:
         *,
         decide: Callable[..., Any] | None = None,
         decide_turn: Callable[..., Any] | None = None,
+        score_turn: Callable[..., Any] | None = None,
         finish: Callable[..., int] | None = None,
         prefers: Callable[..., bool] | None = None,
         packs: bool = False,
@@ -205,6 +208,7 @@ class Kernels:
         self.name, self.packs = name, packs
         self._score, self._learn, self._decide = score, learn, decide
         self._decide_turn, self._finish, self._prefers = decide_turn, finish, prefers
+        self._score_turn = score_turn
         self._variants: dict[tuple[str, ...], Kernels] = {}
 
     @property
@@ -232,7 +236,8 @@ class Kernels:
             self._variants[switches] = Kernels(
                 f"{self.name}_{name}", copy(self._score), copy(self._learn),
                 decide=copy(self._decide), decide_turn=copy(self._decide_turn),
-                finish=copy(self._finish), prefers=copy(self._prefers), packs=self.packs,
+                score_turn=copy(self._score_turn), finish=copy(self._finish),
+                prefers=copy(self._prefers), packs=self.packs,
             )  # fmt: skip
         return self._variants.get(switches, self)
 
@@ -282,7 +287,9 @@ class Kernels:
     def _list_parts(self) -> dict[str, Any]:
         """Beside the model's functions, those that lists are made of."""
         first = self._prefers or inline(lists.prefers)
+        turn = self._score_turn or bind(lists.score_visit, self.name, **self._parts)
         return self._parts | {
+            "score_turn": splice(turn),
             "fill_top": inline(bind(lists.top, self.name, prefers=first)),
             "answer": inline(lists.respond),
             "count_learnt": inline(lists.learnt),

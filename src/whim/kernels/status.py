@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from whim.types import I64
+
 
 class Status(IntEnum):
     """What came of a step; kernels return the plain numbers, which cost nothing to hand over."""
@@ -30,3 +32,11 @@ class Turn(NamedTuple):
     step: int
     repeats: int
     learnt: int
+
+
+class ListTurn(NamedTuple):
+    """The same of a list, of which several items may have been learnt: their places."""
+
+    step: int
+    repeats: int
+    learnt: I64

@@ -11,7 +11,8 @@ event per list and, instead of ``logged`` and ``propensity``:
 - ``list_place``: the item's place in the event's pool, so the arm;
 - ``list_reward``: what the item earned (1 if clicked); nan in all items of a list of which only the
   reward as a whole is known;
-- ``list_probability``: the probability of this item at this position, over all lists;
+- ``list_probability``: the probability of this item at this position, over all lists; nan where
+  only that of the list up to it is known;
 - ``list_prefix_probability``: that of the list up to and including this item, in this order. Both
   only where known (``meta["propensities"]``);
 - ``list_wanted``: the place that the logging policy itself had put at this position, and per event

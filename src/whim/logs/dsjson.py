@@ -13,6 +13,8 @@ from whim.checks import choice, integer
 from whim.errors import InvalidInputError, LogFileError
 from whim.logs.columns import LOGGING, Log, open
 from whim.logs.dsjson_features import BadLine, Places, features_of, id_at, is_number, usual_id
+from whim.logs.dsjson_lists import Slots, chance, is_list, joined, slots_of
+from whim.logs.list_writer import ListWriter
 from whim.logs.sources import Progress, Source, blocks, files_of, no_events
 from whim.logs.writer import Writer
 from whim.types import ArmId
@@ -22,8 +24,9 @@ _LINE = 1 << 24  # bytes of a line
 EXPECTED = {  # what a sound log of a service holds, and a replay cannot use
     "dangling": "reward without its decision",
     "skipped": "not to be learnt from (_skipLearn)",
-    "slots": "several slots in one decision",
     "dropped": "dropped when it was logged (pdrop)",
+    "slot_features": "slots with features of their own (ignore_slots=true takes lists without)",
+    "slot_candidates": "slots with candidates of their own (ignore_slots=true takes all actions)",
 }
 BAD_LINE = {
     "json": "not a JSON object",
@@ -37,6 +40,10 @@ BAD_LINE = {
     "repeated": "action twice among the actions",
     "features": "feature not a number of at most 1e10 in size",
     "length": "vector of another length",
+    "outcomes": "outcomes that are not those of the slots, one for each",
+    "slot_id": "action without the number of its slot",
+    "twice": "action shown twice in a list",
+    "prefix": "probability of a list rising from the top, or above the item's",
 }
 _NO_TIME = "no time: that of the line before"
 
@@ -46,9 +53,8 @@ class _Event(NamedTuple):
     context: dict[str, float] | list[float]
     arms: list[ArmId]
     features: list[dict[str, float] | list[float]]
-    place: int
-    reward: float
-    propensity: float | None
+    shown: Slots
+    listed: bool  # whether the line has slots
 
 
 def convert(
@@ -60,11 +66,14 @@ def convert(
     item_size: int | None = None,
     constant: bool = False,
     logging: str = "propensity",
+    ignore_slots: bool = False,
     strict: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Log:
     r"""Read files of decision-service JSON, plain or gzip, in the order given.
+
+    Lines of several slots (CCB, slates) make a log of lists, in which other lines are lists of one.
 
     Namespaces are flattened: ``{"user": {"age": 3, "device": "phone"}}`` has the features
     ``user.age`` (3) and ``user.device=phone`` (1), and a list of numbers under ``x`` has ``x[0]``,
@@ -84,6 +93,9 @@ def convert(
         Add a feature that is 1 to contexts and actions, as VW does by itself.
     logging
         ``"propensity"``; ``"uniform"`` if probabilities are missing and the service drew evenly.
+    ignore_slots
+        Take lists although their slots have features or candidates (``_inc``) of their own, which
+        a log does not hold. Without, such lists are left out and counted.
     strict
         Stop at the first malformed line. Rewards without decisions and what was not to be learnt
         are counted all the same.
@@ -107,24 +119,34 @@ def convert(
     for name, value in (("size", size), ("item_size", item_size)):
         if value is not None:
             integer(name, value, 1)
-    reading = _Reading(files, arm, logging == "propensity", strict)
+    reading = _Reading(files, arm, logging == "propensity", ignore_slots, strict)
     context, items = Places("size", size, constant), Places("item_size", item_size, constant)
-    if size is None or item_size is None:
-        for event in reading.events():
-            context.look(event.context)
-            for features in event.features:
-                items.look(features)
+    lists = _look(reading, context, items, size is not None and item_size is not None)
     context.settle(at_least=1)
     items.settle(at_least=0)
     source = {"reader": "dsjson", "files": [file.name for file in files],
-              "options": {"arm": arm, "size": size, "item_size": item_size}}  # fmt: skip
-    with Writer(
+              "options": {"arm": arm, "size": size, "item_size": item_size,
+                          "ignore_slots": ignore_slots}}  # fmt: skip
+    with (ListWriter if lists else Writer)(
         path, n_features=len(context.names), n_item_features=len(items.names), logging=logging,
         source=source, propensities=logging == "propensity", context_names=context.names,
         item_names=items.names or None, overwrite=overwrite,
     ) as writer:  # fmt: skip
         _write(reading, writer, context, items, progress)
     return open(path)
+
+
+def _look(reading: _Reading, context: Places, items: Places, hashed: bool) -> bool:
+    """Find the features, unless they are hashed; whether there are lists."""
+    lists = False
+    for event in reading.events(lists_only=hashed):
+        lists = lists or event.listed
+        if hashed and lists:
+            break
+        context.look(event.context)
+        for features in event.features:
+            items.look(features)
+    return lists
 
 
 def _write(
@@ -139,16 +161,28 @@ def _write(
         except BadLine as why:
             reading.refuse(writer, str(why))
             continue
-        if event.time is None:
-            writer.warn(_NO_TIME)
+        for notice in (*event.shown.notices, *([_NO_TIME] if event.time is None else [])):
+            writer.warn(notice)
         last = last if event.time is None else event.time
-        writer.event(
-            time=last, x=x, arms=event.arms, features=Y, shown=event.arms[event.place],
-            reward=event.reward, propensity=event.propensity,
-        )  # fmt: skip
+        _add(writer, {"time": last, "x": x, "arms": event.arms, "features": Y}, event)
     writer.read = reading.lines
     if not writer.n_events:
         raise no_events(reading.files, writer.dropped, "nothing but empty lines")
+
+
+def _add(writer: Writer, same: dict[str, Any], event: _Event) -> None:
+    """One event into a log of its kind."""
+    shown = event.shown
+    arms = [event.arms[place] for place in shown.places]
+    if isinstance(writer, ListWriter):
+        whole = {"reward": shown.reward} if shown.rewards is None else {"rewards": shown.rewards}
+        writer.add_list(
+            **same, **whole, shown=arms, probabilities=shown.probabilities,
+            prefix_probabilities=shown.prefixes,
+        )  # fmt: skip
+        return
+    propensity = None if shown.prefixes is None else shown.prefixes[0]
+    writer.event(**same, shown=arms[0], reward=shown.reward, propensity=propensity)
 
 
 # -- lines ------------------------------------------------------------------------------------
@@ -157,8 +191,11 @@ def _write(
 class _Reading:
     """The events of all files, and what became of the other lines."""
 
-    def __init__(self, files: list[Path], arm: str | None, weighted: bool, strict: bool) -> None:
+    def __init__(
+        self, files: list[Path], arm: str | None, weighted: bool, ignore_slots: bool, strict: bool
+    ) -> None:
         self.files, self._weighted, self._strict = files, weighted, strict
+        self._ignore_slots = ignore_slots
         self._arm = usual_id if arm is None else id_at(arm)
         self.lines = 0
         self._where = (Path(), 0)
@@ -172,15 +209,24 @@ class _Reading:
             writer.drop(BAD_LINE.get(reason) or EXPECTED[reason])
 
     def events(
-        self, writer: Writer | None = None, progress: Progress | None = None
+        self,
+        writer: Writer | None = None,
+        progress: Progress | None = None,
+        *,
+        lists_only: bool = False,
     ) -> Iterator[_Event]:
-        """Every usable event; counts are the ``writer``'s, if there is one."""
+        """Every usable event; counts are the ``writer``'s, if there is one.
+
+        With ``lists_only`` lines that cannot have slots are passed over unread.
+        """
         self.lines = 0
         for file in self.files:
             number = 0
             for line in _lines(file, progress):
                 number += 1
                 self._where = (file, number)
+                if lists_only and line is not None and not _may_be_list(line):
+                    continue
                 try:
                     if line is None:
                         raise BadLine("long")
@@ -206,8 +252,6 @@ class _Reading:
         about = entry.get("c")
         if not isinstance(about, dict):
             raise BadLine("dangling" if "RewardValue" in entry else "actions")
-        if "_outcomes" in entry or "_slots" in about:
-            raise BadLine("slots")
         if entry.get("_skipLearn") is True:
             raise BadLine("skipped")
         if entry.get("pdrop") == 1:
@@ -217,22 +261,32 @@ class _Reading:
             raise BadLine("actions")
         if not all(isinstance(action, dict) for action in actions):
             raise BadLine("actions")
-        place = _shown(entry, len(actions))
-        cost = entry.get("_label_cost")
-        if not is_number(cost):
-            raise BadLine("cost")
-        arms = [self._arm(action) for action in actions]
-        if len(set(arms)) < len(arms):
-            raise BadLine("repeated")
+        listed = is_list(entry, about)
         try:
+            shown = self._slots(entry, about) if listed else self._only(entry, len(actions))
+            arms = [self._arm(action) for action in actions]
+            if len(set(arms)) < len(arms):
+                raise BadLine("repeated")
             features = [features_of(action, "_y", ("i",)) for action in actions]
-            context = features_of(about, "_x", ())
+            context = joined(features_of(about, "_x", ()), shown.features)
         except RecursionError:
             raise BadLine("json") from None
-        return _Event(
-            _time(entry.get("Timestamp")), context, arms, features, place, 0.0 - cost,
-            _probability(entry, place) if self._weighted else None,
-        )  # fmt: skip
+        return _Event(_time(entry.get("Timestamp")), context, arms, features, shown, listed)
+
+    def _slots(self, entry: dict[str, Any], about: dict[str, Any]) -> Slots:
+        return slots_of(entry, about, weighted=self._weighted, ignore=self._ignore_slots)
+
+    def _only(self, entry: dict[str, Any], n: int) -> Slots:
+        """What a line without slots shows."""
+        place, cost = _shown(entry, n), entry.get("_label_cost")
+        if not is_number(cost):
+            raise BadLine("cost")
+        p = [_probability(entry, place)] if self._weighted else None
+        return Slots([place], [0.0 - cost], 0.0 - cost, None if p is None else [*p], p)
+
+
+def _may_be_list(line: bytes) -> bool:
+    return b"_outcomes" in line or b"\\u" in line  # JSON may write any letter of it as \u...
 
 
 def _lines(file: Path, progress: Progress | None) -> Iterator[bytes | None]:
@@ -265,15 +319,13 @@ def _shown(entry: dict[str, Any], n: int) -> int:
 
 def _probability(entry: dict[str, Any], place: int) -> float:
     """``_label_probability``, or that of the shown action in ``p``, in the order of ``a``."""
-    chance = entry.get("_label_probability")
-    if chance is None:
+    found = entry.get("_label_probability")
+    if found is None:
         order, chances = entry.get("a"), entry.get("p")
         if isinstance(order, list) and isinstance(chances, list) and place + 1 in order:
             at = order.index(place + 1)
-            chance = chances[at] if at < len(chances) else None
-    if not is_number(chance) or not 0 < chance <= 1:
-        raise BadLine("propensity")
-    return float(chance)
+            found = chances[at] if at < len(chances) else None
+    return chance(found)
 
 
 def _time(text: Any) -> int | None:

@@ -95,6 +95,12 @@ class Encoding:
         cells = {f.name: self._cells(frame[f.name], f) for f in self.features.fields}
         return self.features._encoder.columns(cells, len(frame))
 
+    def rows(self, frame: pl.DataFrame) -> list[dict[str, Any]]:
+        """The same cells by name, None where one is missing: contexts as a space takes them."""
+        cells = [list(self._cells(frame[f.name], f)) for f in self.features.fields]
+        known = [[None if cell != cell else cell for cell in column] for column in cells]
+        return [dict(zip(self.columns, row, strict=True)) for row in zip(*known, strict=True)]
+
     def _cells(self, column: pl.Series, f: Field) -> Any:
         import polars as pl
 

@@ -97,9 +97,9 @@ def convert(
     )
     lazy = scan(file, kind)
     columns = columns_of(lazy, file)
-    for name in names[:-1]:
-        if name is not None:
-            matching([name], columns, "a column that was named", file)
+    for what, name in names._asdict().items():
+        if what != "separator" and name is not None:
+            matching([name], columns, what, file)
     features = matching(context, columns, "context", file)
     _check_together(lazy, list, file)
     fixed = None if candidates is not None else _all_arms(lazy, arm, arms, file)

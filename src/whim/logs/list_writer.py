@@ -83,7 +83,7 @@ class ListWriter(Writer):
         rewards: Sequence[float] | None = None,
         reward: float | None = None,
         features: Any = None,
-        probabilities: Sequence[float] | None = None,
+        probabilities: Sequence[float | None] | None = None,
         prefix_probabilities: Sequence[float] | None = None,
         wanted: Sequence[ArmId] | None = None,
         explore: float | None = None,
@@ -92,7 +92,7 @@ class ListWriter(Writer):
 
         ``rewards`` has one per item; ``reward`` is that of the list, by default their sum. With
         ``rewards`` left out only the list as a whole is known. ``features`` has a row per
-        candidate.
+        candidate. ``probabilities`` may have None where only the prefix's is known.
         """
         places = different(arms)
         row: dict[str, Any] = {"place": _places("shown", shown, places)}
@@ -102,9 +102,13 @@ class ListWriter(Writer):
         each = np.full(k, np.nan) if rewards is None else vector("rewards", rewards, k)
         row["rewards"] = each
         row["reward"] = float(each.sum()) if reward is None else real("reward", reward)
-        for name, values in (("probabilities", probabilities), ("prefixes", prefix_probabilities)):
-            self._expected(name, values, self._has_propensity)
-            row[name] = None if values is None else vector(name, values, k)
+        self._expected("probabilities", probabilities, self._has_propensity)
+        self._expected("prefix_probabilities", prefix_probabilities, self._has_propensity)
+        row["probabilities"] = None if probabilities is None else _known(probabilities, k)
+        row["prefixes"] = (
+            None if prefix_probabilities is None
+            else vector("prefix_probabilities", prefix_probabilities, k)
+        )  # fmt: skip
         self._expected("wanted", wanted, self._has_wanted)
         self._expected("explore", explore, self._has_wanted)
         row["wanted"] = None if wanted is None else _places("wanted", wanted, places, k)
@@ -247,6 +251,13 @@ def _places(
     return np.array([places[arm] for arm in ids])
 
 
+def _known(probabilities: Sequence[float | None], k: int) -> F64:
+    """The probabilities of the items of a list, nan where there is None."""
+    unknown = np.array([each is None for each in probabilities], bool)
+    filled = [1.0 if each is None else each for each in probabilities]
+    return np.where(unknown, np.nan, vector("probabilities", filled, k))
+
+
 def _check_offsets(n: int, offsets: npt.NDArray[Any], columns: Sequence[Any]) -> None:
     if len(offsets) != n + 1 or offsets[0] != 0 or (np.diff(offsets) < 1).any():
         raise InvalidInputError(f"list_offsets must be {n + 1} numbers that rise from 0.")
@@ -286,7 +297,8 @@ def _check_chances(
     """Both in (0, 1]; the prefixes' fall along a list, and none is above the item's own."""
     if probabilities is None or prefixes is None:
         return
-    for name, values in (("probabilities", probabilities), ("prefix_probabilities", prefixes)):
+    known = probabilities[~np.isnan(probabilities)]
+    for name, values in (("probabilities", known), ("prefix_probabilities", prefixes)):
         if not ((values > 0) & (values <= 1)).all():
             raise InvalidInputError(f"{name} must lie in (0, 1].")
     if (prefixes > probabilities * (1 + 1e-9)).any():

@@ -170,11 +170,11 @@ def write_table(
     pool of an event depends on other parts it holds the shown arm alone, and the number of arms
     seen so far is one more feature; ``source`` says so, and which arms there are.
     """
-    named = [table.arm, table.reward, table.time, table.propensity, table.candidates]
     columns = columns_of(lazy, table.file)
-    for name in named:
+    for what in ("arm", "reward", "time", "propensity", "candidates"):
+        name = getattr(table, what)
         if name is not None:
-            matching([name], columns, "a column that was named", table.file)
+            matching([name], columns, what, table.file)
     order = str(arms) if part and table.candidates is None and isinstance(arms, str) else None
     pools = None if order else _fixed(lazy, table, arms)
     pooling = Pooling(table.candidates, table.separator, pools, order)

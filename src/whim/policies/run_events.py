@@ -62,12 +62,12 @@ def _compiled(policy: Policy, inner: CompiledPolicy, events: EventBatch) -> Outc
     chosen = np.full(len(events.X), -1)
     changes: list[tuple[int, ChangeEvent]] = []
     noise, at = np.zeros(0), 0
-    scratch = _scratch(inner, events)
+    widest = int(np.diff(events.offsets).max())
+    scratch = models_beside(inner, widest)
     start, status = 0, NO_CHANGE
     while start < len(events.X):
         before = inner.step
         if status == NEED_NOISE or (inner._draw and not len(noise)):
-            widest = int(np.diff(events.offsets).max())
             noise, at = numbers_ahead(inner, at, widest, len(events.X) - start), 0
         until = next((step for step in due if step > inner.step), _NEVER)
         state = inner._current()
@@ -92,11 +92,10 @@ def _compiled(policy: Policy, inner: CompiledPolicy, events: EventBatch) -> Outc
     return Outcome(chosen, changes)
 
 
-def _scratch(policy: CompiledPolicy, events: EventBatch) -> F64 | None:
+def models_beside(policy: CompiledPolicy, widest: int) -> F64 | None:
     """Room for the models of the widest pool side by side, if the loop wants it, or its scores."""
     if not policy._kernels.packs:
         return None
-    widest = int(np.diff(events.offsets).max())
     model = policy._current().model.cum.shape[1] + packed.WORK
     return np.zeros((max(model, widest), lanes.columns_for(widest)))
 

@@ -17,7 +17,7 @@ from whim.policies.base.compiled import CompiledPolicy
 from whim.policies.base.lists import FEEDBACK
 from whim.policies.base.policy import Policy
 from whim.policies.oracle_restart import OracleRestart
-from whim.policies.run_events import check_contexts, numbers_ahead
+from whim.policies.run_events import check_contexts, models_beside, numbers_ahead
 from whim.types import F64, I64, ChangeEvent
 
 _NAMES = {code: name for name, code in FEEDBACK.items()}
@@ -38,10 +38,10 @@ class ListOutcome(NamedTuple):
 def run_lists(policy: Policy, lists: ListBatch) -> ListOutcome:
     """Let ``policy`` show a list to every visit, and learn as ``lists.feedback`` has it."""
     check_contexts(policy, lists.X)
-    n = len(lists.X)
+    n, widest = len(lists.X), int(np.diff(lists.offsets).max())
     record = ListRecord(
         np.full((n, lists.k), -1), np.zeros((n, lists.k)), np.zeros(n, np.int64),
-        np.zeros(lists.X.shape[1]),
+        np.zeros(lists.X.shape[1]), np.zeros(widest),
     )  # fmt: skip
     if isinstance(policy, CompiledPolicy) and _compiles(policy, lists):
         return ListOutcome(*record[:3], _compiled(policy, lists, record))
@@ -62,14 +62,22 @@ def _compiled(
 ) -> list[tuple[int, ChangeEvent]]:
     changes: list[tuple[int, ChangeEvent]] = []
     noise, at, start, item, status = np.zeros(0), 0, 0, -1, NO_CHANGE
-    widest = int(np.diff(lists.offsets).max())
+    widest = len(record.scores)
+    scratch = models_beside(policy, widest)
     while start < len(lists.X):
         if status == NEED_NOISE or (policy._draw and not len(noise)):
             noise, at = numbers_ahead(policy, at, widest, len(lists.X) - start), 0
         state = policy._current()
         before, first, done = policy._step, start, max(item, 0)
         start, item, step, at, status = policy._code.run_lists(
-            state, lists, Draws(noise, at, policy._each), start, item, before, policy._out, record
+            state,
+            lists,
+            Draws(noise, at, policy._each),
+            start,
+            item,
+            before,
+            policy._out if scratch is None else scratch,
+            record,
         )
         slots = _played(lists, record, (first, done), (start, max(item, 0)))
         for slot, count in enumerate(np.bincount(slots).tolist()):
@@ -77,7 +85,7 @@ def _compiled(
         policy._step += len(slots)
         assert policy._step == step
         if status == CHANGED:
-            changes.append((start, policy._event(int(slots[-1]))))
+            changes.append((start, policy._noted(policy._event(int(slots[-1])))))
         elif status == GROW:
             policy._grow_pool()
         elif status == NOT_FINITE:

@@ -153,7 +153,7 @@ class Slot(Struct, forbid_unknown_fields=True, kw_only=True):
 
     id: ArmName | None = None
     features: list[Number] | dict[str, Any] | None = None
-    exclude: list[ArmName] = []
+    exclude: Annotated[list[ArmName], Meta(max_length=10_000)] = []
     baseline: ArmName | None = None
 
 

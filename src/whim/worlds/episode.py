@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from whim.types import F64, I64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Episode:
     """One run of a world, with its truth beside its data.
 
@@ -58,7 +59,7 @@ class Episode:
         p = self.pool_of[step]
         return self.members[self.offsets[p] : self.offsets[p + 1]]
 
-    @property
+    @cached_property
     def best(self) -> F64:
         """(T,): the largest expected reward of each step's pool."""
         best: F64 = np.nanmax(self.expected, axis=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ USERS = ("semi", "cascade", "positions")
 _STREAM = 7  # of who looks where, apart from those of worlds
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ListEpisode:
     """One run of a world of lists: an ``Episode`` and who looks at what.
 
@@ -62,7 +63,7 @@ class ListEpisode:
         expected = np.take_along_axis(self.items.expected, np.maximum(chosen, 0), axis=1)
         return self._worth(np.where(chosen < 0, 0.0, expected))
 
-    @property
+    @cached_property
     def best(self) -> F64:
         """(T,): the expected reward of the best list: the k largest, the best where most look."""
         filled = np.where(np.isnan(self.items.expected), -np.inf, self.items.expected)

@@ -26,16 +26,23 @@ def pack(c: int, model: F64, packed: F64) -> None:
 
 
 @inline
-def best(x: F64, candidates: int, packed: F64, alpha: float) -> int:
-    """The place of the best candidate; ``packed`` has ``lanes.columns`` of the widest pool."""
+def score(x: F64, candidates: int, packed: F64, alpha: float) -> None:
+    """Scores into row -WORK of ``packed``, which has ``lanes.columns`` of the widest pool."""
     at = packed.shape[0] - WORK
     mean, square = packed[at], packed[at + 1]
     wide = lanes.columns(candidates)
     lanes.quads(mean, square, wide, packed.shape[1], packed, x)
     for c in range(wide):
         mean[c] += alpha * np.sqrt(square[c])
-    chosen, score = 0, -np.inf
+
+
+@inline
+def best(x: F64, candidates: int, packed: F64, alpha: float) -> int:
+    """The place of the best candidate."""
+    score(x, candidates, packed, alpha)
+    values = packed[packed.shape[0] - WORK]
+    chosen, highest = 0, -np.inf
     for c in range(candidates):
-        if mean[c] > score:
-            chosen, score = c, mean[c]
+        if values[c] > highest:
+            chosen, highest = c, values[c]
     return chosen

@@ -19,8 +19,9 @@ from whim.kernels.detection.windows import COUNT, HEAD, HEAD_AT, Windows, advanc
 from whim.kernels.jit import inline, part, splice
 from whim.kernels.linalg import packed, udu, vectors
 from whim.kernels.linalg.udu import LONG, VECTORS
+from whim.kernels.lists import take_scores
 from whim.kernels.loops import Kernels
-from whim.kernels.status import NO_CHANGE, Turn
+from whim.kernels.status import NO_CHANGE, ListTurn, Turn
 from whim.types import F64, I64
 
 COPIES = True  # False in kernels of policies whose decisions read the models themselves
@@ -187,6 +188,27 @@ def decide_turn(
 
 
 @part
+def score_turn(
+    state: Any, turn: ListTurn, x: F64, slots: I64, noise: F64, out: F64, scores: F64
+) -> None:
+    """Scores alone, of all candidates; side by side as in ``decide_turn``."""
+    n, m = slots.shape[0], state.model
+    if turn.repeats == 0 or n < packed.LEAST or x.shape[0] >= LONG:
+        score_rows(m, x, slots, out)
+        take_scores(out, n, scores)
+        return
+    if turn.repeats == 1:
+        for c in range(n):
+            packed.pack(c, m.shown[slots[c]], out)
+    else:
+        for c in turn.learnt:
+            packed.pack(c, m.shown[slots[c]], out)
+    packed.score(x, n, out, m.alpha)
+    for c in range(n):
+        scores[c] = out[out.shape[0] - packed.WORK, c]
+
+
+@part
 def sample(state: State, step: int, x: F64, slots: I64, cross: F64, noise: F64, out: F64) -> int:
     """As ``score`` for Thompson sampling: the score is ``mean + width · noise``.
 
@@ -253,6 +275,17 @@ def _decide_turn_revisiting(
     if revisit.fading(state.revisit, state.model.alpha) == 0.0:
         return decide_turn(state, turn, x, slots, cross, noise, out)
     return score_revisiting(state, turn.step, x, slots, cross, noise, out), 0.0, 0.0, 0.0
+
+
+@part
+def _score_turn_revisiting(
+    state: ScoreTestState, turn: ListTurn, x: F64, slots: I64, noise: F64, out: F64, scores: F64
+) -> None:
+    if revisit.fading(state.revisit, state.model.alpha) == 0.0:
+        score_turn(state, turn, x, slots, noise, out, scores)
+    else:
+        score_revisiting(state, turn.step, x, slots, out[:0], noise, out)
+        take_scores(out, slots.shape[0], scores)
 
 
 # -- rewards ------------------------------------------------------------------------------------
@@ -350,10 +383,13 @@ def _leave(state: ScoreTestState, slot: int, record: F64) -> None:
     pass  # the model keeps what it has learnt
 
 
-LINUCB = Kernels("linucb", score, learn, decide=decide, decide_turn=decide_turn, packs=True)
+DECISIONS: dict[str, Any] = {
+    "decide": decide, "decide_turn": decide_turn, "score_turn": score_turn, "packs": True
+}  # fmt: skip
+LINUCB = Kernels("linucb", score, learn, **DECISIONS)
 LINTS = Kernels("lints", sample, learn)
 MEAN_RESIDUAL = Kernels(
-    "ps_disjoint", score, decide=decide, decide_turn=decide_turn, packs=True,
+    "ps_disjoint", score, **DECISIONS,
     **mean_residual.compose(
         "disjoint", write=write, teach=teach, gap=_gap, leave=_leave_to_pre, restart=relearn,
         theta=theta,
@@ -361,7 +397,7 @@ MEAN_RESIDUAL = Kernels(
 )  # fmt: skip
 SCORE_TEST = Kernels(
     "ps_disjoint_score", score_revisiting, decide=decide_revisiting,
-    decide_turn=_decide_turn_revisiting, packs=True,
+    decide_turn=_decide_turn_revisiting, score_turn=_score_turn_revisiting, packs=True,
     **score_test.compose(
         "disjoint", write=write, expected=_expected, teach=teach, leave=_leave,
         restart=relearn, theta=theta,

@@ -50,6 +50,5 @@ def _learn_residual(state: ResidualState, step: int, slot: int, x: F64, z: F64, 
     return NO_CHANGE
 
 
-_SHARED = {"decide": disjoint.decide, "decide_turn": disjoint.decide_turn, "packs": True}
-CUSUM = Kernels("linucb_cusum", disjoint.score, _learn_cusum, **_SHARED)  # type: ignore[arg-type]
+CUSUM = Kernels("linucb_cusum", disjoint.score, _learn_cusum, **disjoint.DECISIONS)
 RESIDUAL = Kernels("linucb_residual", disjoint.score, _learn_residual, decide=disjoint.decide)

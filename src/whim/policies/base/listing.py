@@ -17,13 +17,24 @@ from whim.types import F64, I64, ArmId, ChangeEvent, ListDecision
 
 _ARRAY, _F64 = np.ndarray, np.dtype(np.float64)
 _new = tuple.__new__
+_Room = tuple[object, F64, Any, Any]
+
+
+def _room(k: int) -> _Room:
+    """Arrays that a kernel fills with a list, and views that become Python's numbers quickly."""
+    shown = np.zeros((4, k))  # the first row has slots, the others numbers
+    return k, shown, shown[0].view(np.int64).data, shown[1:].data
+
+
+_NO_ROOM: _Room = (object(), np.zeros((4, 0)), (), ())  # for no k
+_rooms: list[_Room] = []  # who takes one has it alone, so that no lock is needed
+_take, _give = _rooms.pop, _rooms.append
 
 
 class Listing(Previewing):
     """Lists, for every policy that scores its candidates."""
 
     _last: Any  # the context of the last decision
-    _list_room: tuple[I64, F64] = np.zeros(0, np.int64), np.zeros((3, 0))  # of the last list
 
     # -- what ``Policy`` has --------------------------------------------------------------------
 
@@ -111,23 +122,33 @@ class Listing(Previewing):
         slots = self._everyone if arms is None else self._candidates(arms)
         if slots is None:
             slots = self._candidates(None)  # says that there is no arm
-        if k.__class__ is not int or k < 1:
-            k = checks.integer("k", k, 1)
-        plain = limits is None and groups is None and features is None and diversity == 0.0
-        kernel, context = self._list_kernel, x
-        if plain and cross is None and kernel is not None:
-            own: Any = x  # an array as the kernels want it passes at once
-            if own.__class__ is _ARRAY and own.dtype is _F64 and own.shape == self._shape:
-                with self._lock:
-                    shown = self._top(kernel, own, slots, min(k, len(slots)))
-                if shown is not None:
-                    return shown
+        own: Any = x  # an array as the kernels want it passes at once
+        if own.__class__ is _ARRAY and own.dtype is _F64 and own.shape == self._shape:
+            kernel = self._list_kernel
+            plain = limits is groups is features is cross is None and diversity == 0.0
+            if plain and kernel is not None:
+                try:
+                    room = _take()
+                except IndexError:
+                    room = _NO_ROOM
+                n, shown, chosen, values = room
+                if n is not k:  # the same object, so that True is not 1
+                    room = _room(min(checks.integer("k", k, 1), len(slots)))
+                    n, shown, chosen, values = room
+                if kernel.call(self._bound, self._step, own, slots, self._room, shown) == n:
+                    self._last, ids, items = own, self._id_of, []
+                    for slot in chosen:  # no comprehension: it would cost as much as the kernel
+                        items.append(ids[slot])  # noqa: PERF401
+                    scores, means, widths = values.tolist()
+                    _give(room)
+                    return _new(ListDecision, (items, scores, means, widths))
+        k = checks.integer("k", k, 1)
         ids = [self._id_of[slot] for slot in slots.tolist()]
         if limits is None and groups is not None:
             raise InvalidInputError(f"groups must come with limits, got {groups!r} alone.")
         quotas = None if limits is None else Quotas(limits, groups, ids)
         spread = self._spread(diversity, features, slots, ids)
-        contexts = self._slot_contexts(context, k)
+        contexts = self._slot_contexts(x, k)
         rows = self._crossed(cross, len(slots))
         with self._lock:
             if self._bound is None:
@@ -135,15 +156,6 @@ class Listing(Previewing):
             places, numbers = self._fill(contexts, slots, rows, k, quotas, spread)
         scores, means, widths = ([part[i] for part in numbers] for i in range(3))
         return ListDecision([ids[place] for place in places], scores, means, widths)
-
-    def _top(self, kernel: Any, x: F64, slots: I64, k: int) -> ListDecision | None:
-        places, numbers = self._list_room
-        if len(places) != k:
-            places, numbers = self._list_room = np.zeros(k, np.int64), np.zeros((3, k))
-        if kernel.call(self._bound, self._step, x, slots, self._room, places, numbers) < 0:
-            return None  # which is said elsewhere
-        self._last, ids = x, self._id_of
-        return _new(ListDecision, ([ids[slot] for slot in places.tolist()], *numbers.tolist()))
 
     def _bind(self) -> Any:
         raise NotImplementedError

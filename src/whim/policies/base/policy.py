@@ -219,7 +219,7 @@ class Policy(Explaining, Listing):
             status = self._settle(status, slot, x, None, reward)
         self._step += 1
         self._plays[slot] += 1
-        return self._event(slot) if status else None
+        return self._noted(self._event(slot)) if status else None
 
     def _settle(self, status: int, slot: int, x: F64, z: F64 | None, reward: float) -> int:
         """Do what a status asks for; NO_CHANGE or CHANGED in the end."""

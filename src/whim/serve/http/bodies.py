@@ -47,6 +47,18 @@ class Answers(Struct):
     answers: Annotated[list[Any], _either("Answer")]
 
 
+class Lists(Struct, forbid_unknown_fields=True):
+    """Several lists at once."""
+
+    lists: Annotated[list[wire.ListBody], Meta(min_length=1, max_length=1000)]
+
+
+class ListAnswers(Struct):
+    """One list, or what was wrong, for each that was asked for, in their order."""
+
+    answers: Annotated[list[Any], _either("ListAnswer")]
+
+
 class Rewarded(Struct):
     """What became of a reward: learnt, kept (for a sum), duplicate or late."""
 

@@ -95,11 +95,20 @@ async def decide_list(service: Service, call: Call) -> bytes:
 
 async def decide_many(service: Service, call: Call) -> bytes:
     """Ask for several decisions at once."""
-    name, decisions = call.params["space"], call.body.decisions
-    asked = [one async for one in service.decide_many(name, decisions)]
+    return await _decide_many(service, call, "decisions")
+
+
+async def decide_list_many(service: Service, call: Call) -> bytes:
+    """Ask for several lists at once."""
+    return await _decide_many(service, call, "lists")
+
+
+async def _decide_many(service: Service, call: Call, field: str) -> bytes:
+    name, decisions = call.params["space"], getattr(call.body, field)
+    asked = [one async for one in service.decide_many(name, field, decisions)]
     await service.commit(service.engine.part(name).sync)
     answers = [
-        _json(_failure(one.error, f"$.decisions[{i}]")) if one.error else one.answer
+        _json(_failure(one.error, f"$.{field}[{i}]")) if one.error else one.answer
         for i, one in enumerate(asked)
     ]
     return b'{"answers":[' + b",".join(answers) + b"]}"
@@ -313,6 +322,9 @@ ROUTES: list[Route] = [
     _post(_SPACE + "/decisions/batch", decide_many, scope="decide", takes=bodies.Decisions,
           gives=bodies.Answers, problems=(404,), tag="decisions",
           entries=lambda body: len(body.decisions), long="decisions"),
+    _post(_SPACE + "/lists/batch", decide_list_many, scope="decide", takes=bodies.Lists,
+          gives=bodies.ListAnswers, problems=(404,), tag="decisions",
+          entries=lambda body: len(body.lists), long="lists"),
     _post(_SPACE + "/rewards/batch", reward_many, scope="reward", takes=bodies.Rewards,
           gives=bodies.Results, problems=(404,), tag="decisions",
           entries=lambda body: len(body.rewards), long="rewards"),

@@ -186,7 +186,7 @@ class Metrics(Collector):
         )
         queued = GaugeMetricFamily(
             "whim_queue_bytes", "Rows that wait to be written.",
-            value=sum(store.queued_bytes for store in stores),
+            value=sum(part.queued_bytes for part in engine.parts),
         )  # fmt: skip
         checked = GaugeMetricFamily(
             "whim_log_check_progress",

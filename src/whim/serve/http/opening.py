@@ -19,6 +19,7 @@ from whim.serve.state.limits import Limits
 
 _DATABASE_SECONDS = 60.0  # that a start waits for a database that does not answer
 _DATABASE_PAUSE = 0.25  # seconds between two attempts
+_DATABASE_SAID = 10.0  # seconds between two lines that say so
 
 
 async def opened_engine(
@@ -30,6 +31,7 @@ async def opened_engine(
 ) -> Engine:
     """The engine that the settings ask for; a database that does not answer is waited for."""
     until = time.monotonic() + _DATABASE_SECONDS
+    say_at = 0.0
     while True:
         try:
             return await asyncio.to_thread(
@@ -38,7 +40,9 @@ async def opened_engine(
         except UnavailableError as error:
             if time.monotonic() > until:
                 raise
-            get("whim").warning("waiting for the database", reason=str(error))
+            if time.monotonic() >= say_at:
+                get("whim").warning("waiting for the database", reason=str(error))
+                say_at = time.monotonic() + _DATABASE_SAID
         await asyncio.sleep(_DATABASE_PAUSE)
 
 

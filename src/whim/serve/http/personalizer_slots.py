@@ -17,6 +17,7 @@ from whim.serve import wire
 from whim.serve.http.personalizer import Action, EventId, flat, space_name
 from whim.serve.http.routes import Call, Route
 from whim.serve.http.service import Service
+from whim.serve.state.limits import LimitError
 from whim.serve.state.space import ConflictError
 
 _MOST = 50  # actions, and slots
@@ -81,6 +82,14 @@ def _renamed(message: str) -> str:
     return message
 
 
+def _reward_renamed(message: str, i: int) -> str:
+    """The same for one reward of several."""
+    message = message.replace("one of the list's", "one of the event's")
+    for ours, theirs in (("decision_id", ""), ("slot", f"[{i}].slotId"), ("value", f"[{i}].value")):
+        message = re.sub(rf"^\$\.{ours}\b", f"$.reward{theirs}", message)
+    return message
+
+
 def _slot(i: int, slot: SlotRequest) -> wire.Slot:
     features = flat(slot.features, f"$.slots[{i}].features")
     return wire.Slot(
@@ -123,24 +132,18 @@ async def reward_slots(service: Service, call: Call) -> None:
         wire.RewardBody(decision_id=event, value=one.value, slot=one.slot_id)
         for one in call.body.reward
     ]
-    items = service.engine.space(name).state.ledger.lists.get(event)
-    for i, body in enumerate(bodies if items is not None else ()):
+    await service.engine.know_decision(name, event)
+    space = service.engine.space(name)
+    for i, body in enumerate(bodies):
         try:  # all or none
-            assert items is not None
-            items.item_of(body)
-        except InvalidInputError:
-            raise InvalidInputError(
-                f"$.reward[{i}].slotId must be one of the event's, got {body.slot!r}."
-            ) from None
+            space.check_reward(body, before=i)
+        except (InvalidInputError, LimitError) as error:
+            raise type(error)(_reward_renamed(str(error), i)) from None
 
     def act(body: wire.RewardBody) -> Any:
         return service.commit(lambda token: service.engine.reward(name, body, token))
 
-    try:
-        await asyncio.gather(*map(act, bodies))
-    except InvalidInputError as error:
-        text = re.sub(r"^\$\.slot\b", "$.reward[0].slotId", str(error))
-        raise InvalidInputError(re.sub(r"^\$\.value\b", "$.reward", text)) from None
+    await asyncio.gather(*map(act, bodies))
 
 
 async def activate_slots(service: Service, call: Call) -> None:

@@ -7,7 +7,7 @@ import collections
 import contextlib
 import functools
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -180,9 +180,8 @@ class Service:
     def must_be_ready(self, reading: bool = False) -> None:
         """Refuse while the log is read, and after it failed; reading goes on then."""
         if not self.ready:
-            raise ProblemError(
-                503, "starting", "the service is reading its log; try again soon.", retry_after="1"
-            )
+            said = "the service reads its log, and compiles the first time; try again soon."
+            raise ProblemError(503, "starting", said, retry_after="1")
         failed = self.engine.failed
         if failed is not None and not reading:
             raise failed
@@ -244,7 +243,7 @@ class Service:
     async def decided(self, name: str, body: wire.DecisionBody) -> bytes:
         """The answer to a decision, once it is safe."""
         if (work := self._work(name, body)) > SLICE * 1e6:
-            (request,) = [one async for one in self.decide_many(name, [body])]
+            (request,) = [one async for one in self.decide_many(name, "candidates", [body])]
             request.token = self.token()
             if request.error is None:
                 self.engine.part(name).sync(request.token)
@@ -265,7 +264,7 @@ class Service:
         return 0.0 if space is None else space.work(body)
 
     @contextlib.asynccontextmanager
-    async def room(self, name: str, bodies: list[wire.DecisionBody]) -> AsyncIterator[None]:
+    async def room(self, name: str, bodies: Sequence[wire.DecisionBody]) -> AsyncIterator[None]:
         """Have memory for the new arms of decisions, which it takes a while to get.
 
         One at a time: else two would be given the same memory, and one of them had none.
@@ -280,13 +279,16 @@ class Service:
             yield
 
     async def decide_many(
-        self, name: str, bodies: list[wire.DecisionBody]
+        self, name: str, field: str, bodies: Sequence[wire.DecisionBody]
     ) -> AsyncIterator[DecisionRequest]:
-        """Have a batch of decisions made, slice by slice; they are safe after another commit."""
-        space = self.engine.space(name)
-        space.check_batch(bodies)
+        """Have a batch of decisions or lists made, slice by slice; safe after another commit.
 
-        def decide(some: list[wire.DecisionBody]) -> list[DecisionRequest]:
+        It is that ``field`` of a body.
+        """
+        space = self.engine.space(name)
+        space.check_batch(field, bodies)
+
+        def decide(some: Sequence[wire.DecisionBody]) -> list[DecisionRequest]:
             requests = [DecisionRequest.of(body) for body in some]
             self.engine.decide_many(name, requests)
             return requests

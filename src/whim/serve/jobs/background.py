@@ -17,7 +17,7 @@ from whim.serve.log.reader import StoreError, UnavailableError
 from whim.serve.log.rows import ConfigRow
 from whim.serve.logging import get as get_log
 from whim.serve.state.engine import Engine
-from whim.serve.state.policy import compile_for, kernels_of
+from whim.serve.state.policy import compile_for, kernels_of, load_for
 from whim.serve.state.recovery import BusyError, Rebuilt
 from whim.serve.state.space import NotFoundError
 from whim.serve.state.space_state import SpaceState
@@ -125,14 +125,17 @@ class Background:
     async def compile(self, config: SpaceConfig, *, serving: bool = True) -> None:
         """Have what a space needs compiled; what is wrong with its configuration raises here.
 
-        While the service answers requests a worker compiles, and its result is loaded here from
-        the cache: compiling would take the interpreter from the requests.
+        While the service answers requests a worker compiles what the cache does not have, and its
+        result is loaded here: compiling would take the interpreter from the requests.
         """
         kernels = kernels_of(config)
         loop = asyncio.get_running_loop()
         timer = loop.call_later(_LONG_COMPILE, self._say_compiling, config.policy)
         try:
             if serving and kernels not in self._compiled:
+                if await asyncio.to_thread(load_for, config):
+                    self._compiled.add(kernels)
+                    return
                 try:
                     worker = self._workers[self._engine.data]
                     await worker.run(Task("compile", config_row=ConfigRow("", 0, config)))

@@ -211,7 +211,8 @@ def _about(history: History, d: Decision) -> dict[str, Any]:
 def _list_line(history: History, space: str, d: Decision) -> dict[str, Any]:
     """A list: what stands in each slot, with its probability given the slots before it.
 
-    An item that was not seen has no cost, and VW learns nothing from it.
+    An item that was not seen has no cost, and VW learns nothing from it. VW does not look at
+    ``_probability`` (of the item at its position, over all lists) and ``_prefix_probability``.
     """
     row, body, part = d.row, d.body, d.body.items
     assert part is not None
@@ -231,7 +232,10 @@ def _list_line(history: History, space: str, d: Decision) -> dict[str, Any]:
         assert prefix is not None  # such lists are left out
         reward = d.items[i]
         cost = {} if reward is None else {"_label_cost": 0.0 - reward}
-        outcomes.append({**cost, "_id": ids[i], "_a": [place], "_p": [prefix / before]})
+        outcomes.append({
+            **cost, "_id": ids[i], "_a": [place], "_p": [prefix / before],
+            "_probability": part.probabilities[i], "_prefix_probability": prefix,
+        })  # fmt: skip
         before = prefix
     return {
         "Timestamp": _moment(row.at).strftime("%Y-%m-%dT%H:%M:%S.%fZ"), "Version": "1",

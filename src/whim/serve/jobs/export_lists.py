@@ -23,7 +23,7 @@ def not_in_columns(d: Decision) -> str | None:
     part = d.body.items
     if part is None:
         return UNLOGGED if unlogged(d) else None
-    if part.features is not None or part.exclude is not None:
+    if any(x.size for x in d.contexts or ()) or any(part.exclude or ()):
         return LIST
     return DRAWN if None in part.prefixes else None
 

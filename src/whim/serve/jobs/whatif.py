@@ -153,7 +153,9 @@ class _Replay:
             supported = float(would[could].sum())
         self.drew = self.drew or (self._draws and row.drawn is None)
         own = row.mode != "holdback"
-        self._waiting[row.id] = (at / MICRO, weight, supported, agreed, own, fair)
+        # what was learnt from a table left no choice: counting it would hide differences
+        if n > 1 or row.mode != "shadow":
+            self._waiting[row.id] = (at / MICRO, weight, supported, agreed, own, fair)
         state.add_decision(
             seq, at, row.id, ids[row.place], x.tobytes(), row.probability, row.mode, agreed,
             row.deferred, row.due,

@@ -146,6 +146,12 @@ class Answering(Following):
         self.spawn(self._find(space, key, act, token))
         return None
 
+    async def know_decision(self, name: str, key: str) -> None:
+        """Wait until a decision that was made is known here, or raise: there is none."""
+        found = self._loop.create_future()
+        self._once_known(self._writable(name), key, lambda: tell(found, None), found)
+        await found
+
     async def _find(self, space: Space, key: str, act: Callable[[], Any], token: Any) -> None:
         try:
             await asyncio.wait_for(self._known_here(space, key), self._seconds)

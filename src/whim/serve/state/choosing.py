@@ -6,7 +6,7 @@ import contextlib
 import functools
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -89,15 +89,34 @@ def _slot_features(body: wire.DecisionBody) -> list[FeatureValues] | None:
     return features if any(one is not None for one in features) else None
 
 
-def _top_context(body: wire.DecisionBody) -> Any:
-    """What the first slot is filled for."""
-    return contexts(body.context, _slot_features(body))[0]
+def _top_context(request: DecisionRequest) -> Any:
+    """What the first slot is filled for; if slots do not go with the context, that is its error."""
+    body = request.body
+    try:
+        return contexts(body.context, _slot_features(body))[0]
+    except InvalidInputError as error:
+        request.error = error.with_traceback(None)
+        return body.context
 
 
 def _times(body: wire.DecisionBody) -> int:
     """How often the candidates are scored."""
     features = _slot_features(body)
     return 1 if features is None else len(features)
+
+
+def _excluded(body: wire.DecisionBody) -> int:
+    """How many candidates the slots of a list name that may not stand there."""
+    slots = body.slots if isinstance(body, wire.ListBody) else None
+    return sum([len(slot.exclude) for slot in slots or ()])
+
+
+def _filling(body: wire.ListBody) -> float:
+    """About how many microseconds it takes to fill a list and to say how likely that was."""
+    if body.slots is None:
+        return 2.0 * (body.k or 0)
+    k, held = len(body.slots), any(one.exclude or one.baseline is not None for one in body.slots)
+    return 2.0 * k if not held else (20.0 + 8.0 * k) * k + 0.3 * _excluded(body)
 
 
 class Choosing:
@@ -149,13 +168,19 @@ class Choosing:
                 f"$.candidates must be at most {most} candidates times features (max_values), "
                 f"got {n} times {self.features}{slots}."
             )
+        if (excluded := _excluded(request.body)) > most:
+            raise LimitError(
+                f"$.slots must exclude at most {most} candidates in all (max_values), "
+                f"got {excluded}."
+            )
 
-    def check_batch(self, bodies: list[wire.DecisionBody]) -> None:
-        """Raise if a batch is more than one request may have decided."""
-        most, n = self._limits.max_batch_values, sum([len(body.candidates) for body in bodies])
+    def check_batch(self, field: str, bodies: Sequence[wire.DecisionBody]) -> None:
+        """Raise if a batch, in a ``field`` of its body, is more than one request may decide."""
+        most = self._limits.max_batch_values
+        n = sum([len(body.candidates) * _times(body) for body in bodies])
         if n * self.features > most:
             raise LimitError(
-                f"$.decisions must be at most {most} candidates times features in all "
+                f"$.{field} must be at most {most} candidates times features in all "
                 f"(max_batch_values), got {n} times {self.features}."
             )
 
@@ -166,16 +191,16 @@ class Choosing:
             each += self._arm_bytes / 3000
         if self.state.policy.randomised:  # how likely the draw was
             each += 10.0 + 4.0 * self.features
-        if isinstance(body, wire.ListBody):  # how likely each item was
-            each += 0.1 * max(body.k or 0, len(body.slots or ()))
-        return 20.0 + len(body.candidates) * each * _times(body)
+        filling = _filling(body) if isinstance(body, wire.ListBody) else 0.0
+        return 20.0 + len(body.candidates) * each * _times(body) + filling
 
     def _within_limits(self, requests: list[DecisionRequest]) -> list[DecisionRequest]:
         """Those that are not refused for their size, or because too many wait already."""
         most, waiting = self._limits.max_waiting, len(self.state.pending)
         room, largest = max(0, most - waiting), self._limits.max_values // self.features
         if len(requests) <= room and all(
-            len(r.body.candidates) * _times(r.body) <= largest for r in requests
+            len(r.body.candidates) * _times(r.body) <= largest and _excluded(r.body) <= largest
+            for r in requests
         ):
             return requests
         for one in requests[room:]:
@@ -189,13 +214,14 @@ class Choosing:
 
     def _encode_contexts(self, requests: list[DecisionRequest]) -> F64:
         """The vectors of those that have no error."""
-        encode = self.state.context
-        x, fits = encode.many([_top_context(one.body) for one in requests])
-        for one, vector, fit in zip(requests, x, fits, strict=True):
+        encode, tops = self.state.context, [_top_context(one) for one in requests]
+        x, fits = encode.many(tops)
+        for one, top, vector, fit in zip(requests, tops, x, fits, strict=True):
             one.x = vector
             if not fit:
-                try_step(lambda one: encode(_top_context(one.body)), one)  # says why
-        return x if all(fits) else x[np.array(fits)]
+                try_step(lambda _, context: encode(context), one, top)  # says why
+        sound = [one.error is None for one in requests]
+        return x if all(sound) else x[np.array(sound)]
 
     def _choose(self, request: DecisionRequest, ranked: Any, coming: set[str | int]) -> None:
         """Choose; ``coming`` are the new arms of those before it."""
@@ -320,11 +346,11 @@ class Choosing:
         """Whether a decision's arms, if new, need so much memory that it is got beforehand."""
         return len(body.candidates) * self._arm_bytes > _LITTLE
 
-    def make_room(self, bodies: list[wire.DecisionBody], seconds: float) -> bool:
+    def make_room(self, bodies: Sequence[wire.DecisionBody], seconds: float) -> bool:
         """Get memory for the new arms of decisions, for so long; False: call again."""
         return self.state.policy.make_room(self.brings_new(bodies), seconds)
 
-    def brings_new(self, bodies: list[wire.DecisionBody]) -> int:
+    def brings_new(self, bodies: Sequence[wire.DecisionBody]) -> int:
         """How many arms of decisions are new; 0, too, if they are so many that it is refused."""
         once = len(bodies) * (self._limits.max_new_arm_bytes // self._arm_bytes)
         ids = {c.id if type(c) is wire.Candidate else c for body in bodies for c in body.candidates}

@@ -137,6 +137,11 @@ class Engine(Spaces):
         """Rows and seconds behind a log that is shared; None: it is not."""
         return None
 
+    @property
+    def queued_bytes(self) -> int:
+        """Of rows that wait to be written."""
+        return self.store.queued_bytes
+
     def trim_shared(self) -> int:
         """Remove from a shared log what was removed from the copy; how many rows."""
         return 0
@@ -147,6 +152,12 @@ class Engine(Spaces):
 
     async def know(self, name: str) -> None:
         """Wait until it is known whether there is a space of this name."""
+
+    async def know_decision(self, name: str, key: str) -> None:
+        """Wait until a decision that was made is known, or raise: there is none.
+
+        At once, for it is known when it is made.
+        """
 
     async def settled(self, name: str | None = None) -> None:
         """Wait until what was accepted here, for a space or any, shows.

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable
+import operator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from whim.errors import InvalidInputError
@@ -20,6 +21,7 @@ from whim.serve.log.rows import DecisionHead, DecisionRow, FeatureValues
 from whim.serve.state.drawing import draws
 
 _STATES = 256  # ways to fill the slots before one that are looked at, so that nobody waits long
+_EFFORT = 1 << 14  # and so many in all, each as often as there are slots that it must leave filled
 
 
 def contexts_of(row: DecisionHead | DecisionRow) -> list[Any]:
@@ -113,116 +115,204 @@ def _once(name: str, values: list[Any], slots: list[wire.Slot]) -> None:
 
 
 class Slots:
-    """Which of ``n`` candidates may stand in which of ``k`` slots."""
+    """Which of ``n`` candidates may stand in which of ``k`` slots.
 
-    def __init__(self, n: int, k: int, exclude: list[list[int]] | None = None) -> None:
-        self.n, self.k = n, k
-        self._out = [frozenset(out) for out in exclude or [[]] * k]
+    A set of candidates is a number, of which each has one bit. Slots with a ``fixed`` candidate
+    have that one and no other.
+    """
+
+    def __init__(
+        self, n: int, k: int, exclude: list[list[int]] | None = None,
+        fixed: list[int | None] | None = None,
+    ) -> None:  # fmt: skip
+        self.n, self.k, self._all = n, k, (1 << n) - 1
+        self._out = [0] * k if exclude is None else [_bits(n, out) for out in exclude]
+        for j, base in enumerate(fixed or ()):
+            if base is not None:
+                self._out[j] = self._all & ~(1 << base)
+        self._free = not any(self._out)
         # those that the others could leave without any candidate: fewer than k may stand there
         self._tight = {
-            j: [p for p in range(n) if p not in out]
-            for j, out in enumerate(self._out)
-            if n - len(out) < k
+            j: self._all & ~out for j, out in enumerate(self._out) if n - out.bit_count() < k
         }
-        if self._tight and self._matching(0, set()) is None:
+        self._holders: dict[int, list[int]] = {}  # by candidate: the tight slots for it
+        for j, allowed in self._tight.items():
+            while allowed:
+                low = allowed & -allowed
+                self._holders.setdefault(low.bit_length() - 1, []).append(j)
+                allowed ^= low
+        matched = self._matching(0, 0, {})
+        if matched is None:
             raise InvalidInputError(
-                "$.slots must leave a candidate of its own for each, which their exclusions do not."
+                "$.slots must leave a candidate of its own for each, which their exclusions and "
+                "baselines do not."
             )
+        self._matched = matched
 
-    def _matching(self, first: int, used: set[int]) -> dict[int, int] | None:
-        """A candidate for each tight slot from ``first`` on, by candidate; None: there is none."""
-        matched: dict[int, int] = {}
-        whole = all(self._find(j, matched, used, set()) for j in self._tight if j >= first)
-        return matched if whole else None
+    def _matching(self, first: int, used: int, known: dict[int, int]) -> dict[int, int] | None:
+        """A candidate for each tight slot from ``first`` on, as far as may be those ``known``.
 
-    def _find(self, j: int, matched: dict[int, int], used: set[int], tried: set[int]) -> bool:
+        None: there is none.
+        """
+        matched = {j: p for j, p in known.items() if j >= first and not used >> p & 1}
+        for j in self._tight:
+            if j >= first and j not in matched and not self._match(j, matched, used):
+                return None
+        return matched
+
+    def _match(self, slot: int, matched: dict[int, int], used: int) -> bool:
         """Match one more slot, moving others where that helps."""
-        for place in self._tight[j]:
-            if place in used or place in tried:
-                continue
-            tried.add(place)
-            if place not in matched or self._find(matched[place], matched, used, tried):
-                matched[place] = j
-                return True
+        owners = {p: j for j, p in matched.items()}
+        taken = sum([1 << p for p in owners])
+        came_from: dict[int, int | None] = {slot: None}
+        queue, closed = [slot], used
+        for j in queue:
+            allowed = self._tight[j] & ~closed
+            free = allowed & ~taken
+            if free:
+                place, at = (free & -free).bit_length() - 1, j
+                while True:
+                    before, previous = matched.get(at), came_from[at]
+                    matched[at] = place
+                    if before is None or previous is None:
+                        return True
+                    place, at = before, previous
+            closed |= allowed
+            while allowed:
+                low = allowed & -allowed
+                allowed ^= low
+                owner = owners[low.bit_length() - 1]
+                came_from[owner] = j
+                queue.append(owner)
         return False
 
-    def _closed(self, j: int, used: set[int]) -> set[int]:
-        """Candidates that may not stand in slot ``j`` when some are used."""
+    def _closed(self, j: int, used: int, matched: dict[int, int]) -> int:
+        """Candidates that may not stand in slot ``j`` when some are used.
+
+        Of those ``matched`` to later slots one may if its slot can have another: directly, or by
+        moving others.
+        """
         closed = used | self._out[j]
-        matched = self._matching(j + 1, used) if self._tight else None
-        for place, slot in list((matched or {}).items()):
-            assert matched is not None
-            rest = {p: s for p, s in matched.items() if p != place}
-            if not self._find(slot, rest, used | {place}, set()):
-                closed.add(place)  # a later slot has nothing else
-        return closed
+        if not matched:
+            return closed
+        taken = sum([1 << p for p in matched.values()])
+        free = self._all & ~used & ~taken
+        movable = {slot for slot in matched if self._tight[slot] & free}
+        queue = list(movable)
+        for slot in queue:
+            for other in self._holders[matched[slot]]:
+                if other in matched and other not in movable:
+                    movable.add(other)
+                    queue.append(other)
+        if len(movable) == len(matched):
+            return closed
+        return closed | sum([1 << p for slot, p in matched.items() if slot not in movable])
+
+    def _steps(self, places: list[int]) -> Iterator[int]:
+        """For each slot the candidates that may not stand there, once ``places`` has those above.
+
+        The caller appends to it what stands there.
+        """
+        used, matched = 0, self._matched
+        for j in range(self.k):
+            matched = self._matching(j + 1, used, matched) or {}
+            yield self._closed(j, used, matched)
+            used |= 1 << places[j]
 
     def fill(self, orders: list[list[int]]) -> list[int]:
         """From the top, the first that may stand there; one order for all, or one for each."""
+        if self._free and len(orders) == 1:
+            return orders[0][: self.k]
         places: list[int] = []
-        for j in range(self.k):
-            closed = self._closed(j, set(places))
+        for j, closed in enumerate(self._steps(places)):
             order = orders[j if len(orders) > 1 else 0]
-            places.append(next(p for p in order if p not in closed))
+            places.append(next(p for p in order if not closed >> p & 1))
         return places
 
     def draw(self, uniforms: Iterable[float]) -> list[int]:
         """An ordered draw without replacement, each time uniform among those that may."""
-        places: list[int] = []
-        if not any(self._out):
+        if self._free:
             pool = list(range(self.n))
             some = itertools.islice(uniforms, self.k)
             return [pool.pop(min(int(u * len(pool)), len(pool) - 1)) for u in some]
-        for j, u in zip(range(self.k), uniforms, strict=False):
-            closed = self._closed(j, set(places))
-            free = [p for p in range(self.n) if p not in closed]
-            places.append(free[min(int(u * len(free)), len(free) - 1)])
+        places: list[int] = []
+        for closed, u in zip(self._steps(places), uniforms, strict=False):
+            free = self._all & ~closed
+            count = free.bit_count()
+            places.append(_nth(free, min(int(u * count), count - 1)))
         return places
 
     def prefixes(self, places: list[int]) -> list[float]:
         """How likely ``draw`` is to begin as a list does, down to each of its items."""
-        chance, chances = 1.0, []
-        for j in range(self.k):
-            chance /= self.n - len(self._closed(j, set(places[:j])))
-            chances.append(chance)
-        return chances
+        if self._free:
+            counts = list(range(self.n, self.n - self.k, -1))
+        else:
+            counts = [self.n - closed.bit_count() for closed in self._steps(places)]
+        return list(itertools.accumulate(counts, operator.truediv, initial=1.0))[1:]
 
     def chances(self, places: list[int]) -> list[float | None]:
         """How likely ``draw`` is to put each item of a list where it is.
 
         None where too many ways lead to a slot.
         """
-        if not any(self._out):
+        if self._free:
             return [1.0 / self.n] * self.k
-        excluded_from: dict[int, list[int]] = {}
-        for j, out in enumerate(self._out):
-            for p in out:
-                excluded_from.setdefault(p, []).append(j)
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for p in range(self.n):
-            groups.setdefault(tuple(excluded_from.get(p, ())), []).append(p)
-        members = list(groups.values())
-        group_of = {p: g for g, some in enumerate(members) for p in some}
-        # how likely it is that so many of each group are used
-        states: dict[tuple[int, ...], float] = {(0,) * len(members): 1.0}
+        groups = self._groups()
+        if len(groups) > _STATES:
+            return [self.prefixes(places)[0], *[None] * (self.k - 1)]
+        # how likely it is that so many of each group are used: the first ones of each
+        states: dict[int, float] = {0: 1.0}
         found: list[float | None] = []
+        effort = 0
         for j, place in enumerate(places):
-            if len(states) > _STATES:
+            effort += len(states) * (1 + sum([slot > j for slot in self._tight]))
+            if len(states) > _STATES or effort > _EFFORT:
                 return found + [None] * (self.k - j)
-            at, own, after = 0.0, group_of[place], dict[tuple[int, ...], float]()
-            for counts, chance in states.items():
-                used = {q for some, c in zip(members, counts, strict=True) for q in some[:c]}
-                closed = self._closed(j, used)
-                free = [0 if some[-1] in closed else len(some) - c
-                        for some, c in zip(members, counts, strict=True)]  # fmt: skip
-                at += chance * free[own] / len(members[own]) / sum(free)
-                for g, n in enumerate(free):
-                    if n:
-                        then = (*counts[:g], counts[g] + 1, *counts[g + 1 :])
-                        after[then] = after.get(then, 0.0) + chance * n / sum(free)
+            own = next(group for group in groups if group >> place & 1)
+            at, after = 0.0, dict[int, float]()
+            for used, chance in states.items():
+                matched = self._matching(j + 1, used, self._matched) or {}
+                free = self._all & ~self._closed(j, used, matched)
+                each = chance / free.bit_count()
+                at += each * (own & free).bit_count() / own.bit_count()
+                for group in groups if len(after) <= _STATES else ():
+                    some = group & free
+                    if some:
+                        then = used | (some & -some)
+                        after[then] = after.get(then, 0.0) + each * some.bit_count()
             states = after
             found.append(at)
         return found
+
+    def _groups(self) -> list[int]:
+        """Candidates that are excluded from the same slots; all of them, or more than enough."""
+        groups = [self._all]
+        for out in dict.fromkeys(self._out):
+            parts = [part for group in groups for part in (group & out, group & ~out) if part]
+            groups = parts
+            if len(groups) > _STATES:
+                break
+        return groups
+
+
+def _bits(n: int, places: list[int]) -> int:
+    """Some of ``n`` places as a number: the bit of each is 1."""
+    digits = bytearray(b"0") * n
+    for p in places:
+        digits[n - 1 - p] = ord("1")
+    return int(digits, 2)
+
+
+def _nth(bits: int, i: int) -> int:
+    """The place of the bit before which ``i`` others are 1."""
+    low, high = 0, bits.bit_length()
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (bits & ((1 << middle) - 1)).bit_count() > i:
+            high = middle
+        else:
+            low = middle
+    return low
 
 
 def uniforms(seed: int, key: str, k: int) -> list[float]:
@@ -246,15 +336,9 @@ def baseline(slots: Slots, config: wire.SpaceConfig, request: ListRequest) -> li
     """
     if config.baseline == "random":
         return None
-    everything = range(slots.n)
     if request.baselines is not None:
-        out = request.exclude or [[]] * slots.k
-        fixed = [
-            out[j] if base is None else [p for p in everything if p != base]
-            for j, base in enumerate(request.baselines)
-        ]
-        slots = Slots(slots.n, slots.k, fixed)
-    return slots.fill([list(everything)])
+        slots = Slots(slots.n, slots.k, request.exclude, request.baselines)
+    return slots.fill([list(range(slots.n))])
 
 
 class Shown(NamedTuple):

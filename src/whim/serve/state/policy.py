@@ -9,6 +9,7 @@ import msgspec
 from whim.errors import InvalidInputError
 from whim.evaluate.warm import warm_policy
 from whim.features.encoder import Encoder
+from whim.kernels.jit import NotCachedError, cached_only
 from whim.policies import POLICIES, Policy
 from whim.policies import policy as make_policy
 from whim.serve.state.reward_rules import check_range
@@ -76,6 +77,16 @@ def as_logged(config: SpaceConfig) -> SpaceConfig:
 def compile_for(config: SpaceConfig) -> None:
     """Compile or load its kernels before a request needs them: live calls and batches."""
     warm_policy(build(config)[0], ("live", "batch"))
+
+
+def load_for(config: SpaceConfig) -> bool:
+    """As ``compile_for``, if the cache has all that it takes; whether it has."""
+    try:
+        with cached_only():
+            compile_for(config)
+    except NotCachedError:
+        return False
+    return True
 
 
 def kernels_of(config: SpaceConfig) -> tuple[object, ...]:

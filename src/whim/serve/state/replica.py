@@ -193,6 +193,11 @@ class Replica(Answering):
         return len(self._arrived), self._link.staleness
 
     @property
+    def queued_bytes(self) -> int:
+        """Of rows that wait to be written, to the shared log or to the copy."""
+        return self._link.waiting_bytes + super().queued_bytes
+
+    @property
     def refusal(self) -> str | None:
         """Why nothing is put now, if that is so."""
         try:

@@ -36,16 +36,22 @@ class RewardGuard:
         self.counts = {"refused": 0, "clipped": 0, "not_logged": 0}
         self._without_effect: OrderedDict[str, int] = OrderedDict()
 
+    def refuse(self, value: float, rules: RewardRules) -> None:
+        """Raise if the space refuses a reward as large as this, or as small."""
+        allowed = rules.range
+        if allowed is UNSET or allowed.outside == "clip" or allowed.least <= value <= allowed.most:
+            return
+        self.counts["refused"] += 1
+        raise InvalidInputError(
+            f"$.value must be from {allowed.least:g} to {allowed.most:g}, got {value:g}."
+        )
+
     def in_range(self, value: float, rules: RewardRules) -> float:
         """A reward as it is learnt: clipped if the space says so, or refused."""
+        self.refuse(value, rules)
         allowed = rules.range
         if allowed is UNSET or allowed.least <= value <= allowed.most:
             return value
-        if allowed.outside == "refuse":
-            self.counts["refused"] += 1
-            raise InvalidInputError(
-                f"$.value must be from {allowed.least:g} to {allowed.most:g}, got {value:g}."
-            )
         self.counts["clipped"] += 1
         return min(max(value, allowed.least), allowed.most)
 

@@ -219,6 +219,10 @@ class Shards(Engine):
         """What becomes of a reward: by the token, unless it is known at once."""
         return self.part(name).reward(name, body, token)
 
+    async def know_decision(self, name: str, key: str) -> None:
+        """Wait until a decision that was made is known here, or raise: there is none."""
+        await self.part(name).know_decision(name, key)
+
     def activate(self, name: str, key: str, token: Any = None) -> Any:
         """Whether a deferred decision was activated by this call: by the token."""
         return self.part(name).activate(name, key, token)

@@ -124,8 +124,14 @@ class Snapshots:
             self._connection.execute(f"DELETE FROM {table} WHERE space=?", (space,))
 
     def keep(self, spaces: set[int]) -> None:
-        """Drop the snapshots of all but these."""
+        """Drop the snapshots of all but these; for the first to open the file, which may mend it.
+
+        Damage that no reading met would make every later write fail.
+        """
         try:
+            (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                self._set_aside()
             rows = self._connection.execute("SELECT DISTINCT space FROM page").fetchall()
             for (space,) in rows:
                 if space not in spaces:

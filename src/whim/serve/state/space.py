@@ -119,20 +119,32 @@ class Space(Choosing):
 
     def reward_row(self, body: wire.RewardBody, at: int) -> log_rows.RewardRow:
         """A reward as it is logged; with its ``state`` if it changes nothing and is not."""
-        value = self.guard.in_range(body.value, self.config.rewards)
-        ledger, most = self.state.ledger, self._limits.max_rewards
         item = self._item(body)
+        value = self.guard.in_range(body.value, self.config.rewards)
+        ledger = self.state.ledger
         row = log_rows.RewardRow(body.decision_id, value, None, None, body.reward_id, item)
         state = ledger.outcome(at, row)
         if state in _WITHOUT_EFFECT:
             if not self.guard.logs(row.id):
                 row.state = state
-        elif ledger.rules.combine == "sum" and ledger.pending[row.id].count >= most:
+        else:
+            self._check_sum(row.id)
+        return row
+
+    def check_reward(self, body: wire.RewardBody, before: int = 0) -> None:
+        """Raise if a reward would be refused once so many others of its decision were taken."""
+        self._item(body)
+        self.guard.refuse(body.value, self.config.rewards)
+        self._check_sum(body.decision_id, before)
+
+    def _check_sum(self, key: str, before: int = 0) -> None:
+        ledger, most = self.state.ledger, self._limits.max_rewards
+        waiting = ledger.pending.get(key)
+        if ledger.rules.combine == "sum" and waiting and waiting.count + before >= most:
             raise LimitError(
                 f"$.decision_id must have at most {most} rewards to be summed (max_rewards), got "
-                f"one more for {row.id!r}."
+                f"one more for {key!r}."
             )
-        return row
 
     def _item(self, body: wire.RewardBody) -> int | None:
         """Which item of a list that waits a reward is for."""

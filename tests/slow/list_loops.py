@@ -1,0 +1,29 @@
+"""``python -m tests.slow.list_loops``: every policy's compiled loop over lists is its live calls.
+
+For users who see every item, who scan, and who look by position. Prints a line per policy; what
+differs raises. Most of the time goes to the compiler.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import pytest
+
+from tests.factories import FACTORIES
+from tests.test_list_loops import compare, learns_features
+
+VISITS = 1000
+
+if __name__ == "__main__":
+    for name, make in FACTORIES.items():
+        policy, began = make(), time.monotonic()
+        if policy.n_cross_features and not policy.n_item_features:
+            continue  # its cross features come from the caller, and worlds have none
+        kinds = ("semi", "cascade") + ("positions",) * learns_features(policy)
+        with pytest.MonkeyPatch.context() as patch:
+            for users in kinds:
+                compare(name, users, patch, VISITS)
+        sys.stdout.write(f"{name}: {', '.join(kinds)}; {time.monotonic() - began:.0f} s\n")
+        sys.stdout.flush()
