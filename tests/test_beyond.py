@@ -78,7 +78,8 @@ def test_bars_are_met_or_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         ratio, bar = float(row[3].split()[0]), float(row[2][2:])
         assert row[4].startswith("yes") == (ratio <= bar)
     met = sum(row[4].startswith("yes") for row in table.rows)
-    assert found.summary.startswith(f"{met} of 8 bars")
+    assert found.summary.endswith(f"{met} of 8 bars are met.")
+    assert sum(reached for _, reached in found.targets) == met
 
 
 def test_verdicts_on_click_rates() -> None:

@@ -35,6 +35,7 @@ from whim.experiments import (
     yahoo,
 )
 from whim.policies import run_lists
+from whim.report.conclusion import SENTENCES, sentences
 from whim.worlds import Listeners, NewsWorld
 
 
@@ -78,7 +79,8 @@ def test_every_experiment_tells_what_it_found(name: str, tmp_path: Path) -> None
 
     found = run(name, options(tmp_path, stage=stage))
     assert found.id == name
-    assert found.summary
+    assert 1 <= len(sentences(found.summary)) <= SENTENCES
+    assert len({what for what, _ in found.targets}) == len(found.targets)
     assert found.differences
     assert found.tables
     assert found.figures

@@ -99,6 +99,14 @@ def calibration(options: Options) -> ExperimentResult:
             for d in dict.fromkeys(case.d for case in cases)
         ],
         headline=[(f"False alarms within {LOW:g} to {HIGH:g} of the requested rate", "–", shares)],
+        targets=[
+            (
+                f"false alarms {LOW:g} to {HIGH:g} times the requested rate in every cell",
+                all(
+                    LOW <= ratio.value <= HIGH for (case, _), ratio in ratios.items() if case.linear
+                ),
+            )
+        ],
     )
 
 
@@ -201,7 +209,7 @@ def _table(cases: list[Case], rates: list[float], ratios: Ratios) -> Table:
     return Table(
         title="False alarms, measured over requested, with 95 % intervals",
         columns=[
-            "",
+            "row",
             "d",
             "contexts",
             "rewards",

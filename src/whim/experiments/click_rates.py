@@ -117,6 +117,20 @@ def gain_rows(
     return table, headline
 
 
+def paper_gains(
+    result: ReplayResult, pairs: Sequence[tuple[str, str, str]], source: Source, where: str
+) -> list[tuple[str, bool]]:
+    """Whether PSLinUCB gains what the paper says; none where a stand-in replaced the data."""
+    return [
+        (
+            f"{where}: {ours} over {base} by {paper}, as in the paper",
+            100 * result.relative(ours, base).value >= float(paper.rstrip(" %")),
+        )
+        for ours, base, paper in pairs
+        if "PSLinUCB" in ours and not source.warning
+    ]
+
+
 def over_time(result: ReplayResult, labels: Sequence[str], title: str) -> Figure:
     """The average click rate so far against the share of the log, for some policies."""
     curves = []
@@ -172,11 +186,13 @@ def sensitivity(
     spans = []
     for label in twins:
         rates = [result.rate(one).value for _, one in by_window[label] + by_threshold[label]]
-        spans.append(f"that of {label} is between {min(rates):.4f} and {max(rates):.4f}")
+        least, most = min(rates), max(rates)
+        spans.append(f"{most - least:.4f} for {label} ({least:.4f} to {most:.4f})")
     rows = [[one, fmt.rate(result.rate(one)), _gain(result, one, bases)] for one in made]
     return ExperimentResult(
         title=title,
-        summary=f"Over these values of ω and δ, of click rates {' and '.join(spans)}.",
+        summary="Over the values of ω and δ tried, click rates differ by at most "
+        f"{' and '.join(spans)}.",
         settings=source.said
         | {"first": first, "sample": source.sample, "seed": options.seed}
         | {"windows": list(windows), "thresholds": list(thresholds)},

@@ -294,12 +294,12 @@ def _summary(main: SimulationResult) -> str:
     )
     oracle = _regret(main, ORACLE)
     return (
-        f"Random users, each arm changing at its own times: the score test, with nothing set, "
-        f"detects {share(ours)} of the changes after {_two(ours.plays).split(' /')[0]} plays (the "
-        f"median) with {alarms(main, OURS):.2f} false alarms per 10,000 plays, and its regret is "
-        f"{_regret(main, OURS) / oracle:.2f} times the oracle's; the best competitor, "
-        f"{best} (competitors' settings were chosen for this world), has "
-        f"{_regret(main, best) / oracle:.2f}."
+        f"With nothing set, the score test detects {share(ours)} of the changes after "
+        f"{_two(ours.plays).split(' /')[0]} plays (the median), with {alarms(main, OURS):.2f} "
+        f"false alarms per 10,000 plays. Its regret is {_regret(main, OURS) / oracle:.2f} times "
+        f"the oracle's; that of the best competitor, {best}, with settings chosen for this world, "
+        f"{_regret(main, best) / oracle:.2f} times. That is with random users, each arm changing "
+        f"at its own times."
     )
 
 

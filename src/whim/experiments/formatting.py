@@ -79,6 +79,21 @@ def rate(i: Interval) -> str:
     return fixed(i, 4)
 
 
+def saving(i: Interval, of: str) -> str:
+    """What a share of regret saved comes to, in words that its interval bears out.
+
+    >>> saving(Interval(0.35, 0.3, 0.4), "LinUCB"), saving(Interval(-0.2, -0.3, -0.1), "LinUCB")
+    ("saves 35 % [30, 40] of LinUCB's regret", "adds 20 % [10, 30] to LinUCB's regret")
+    >>> saving(Interval(0.01, -0.1, 0.1), "LinUCB")
+    "makes no clear difference to LinUCB's regret (saves 1 % [−10, 10])"
+    """
+    if i.low > 0:
+        return f"saves {percent(i)} of {of}'s regret"
+    if i.high < 0:
+        return f"adds {percent(Interval(-i.value, -i.high, -i.low))} to {of}'s regret"
+    return f"makes no clear difference to {of}'s regret (saves {percent(i)})"
+
+
 def is_telling(i: Interval) -> bool:
     """Whether a gain is worth a line of a quick run: its sign is clear, or it is surely small.
 

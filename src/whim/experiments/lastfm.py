@@ -129,6 +129,7 @@ def table(options: Options) -> ExperimentResult:
         ],
         figures=[click_rates.over_time(result, list(made), "Click rate over time")],
         headline=headline,
+        targets=click_rates.paper_gains(result, _PAIRS, origin, where),
     )
 
 

@@ -66,11 +66,14 @@ class Table:
 
 @dataclass(slots=True)
 class ExperimentResult:
-    """One experiment's outcome; ``run`` fills in its id, the command and the seconds."""
+    """One experiment's outcome; ``run`` fills in its id, the command and the seconds.
+
+    The first table and the first figure lead: a report folds the others away.
+    """
 
     id: str = ""  # such as synthetic/disjoint
     title: str = ""
-    summary: str = ""  # one or two sentences with the result
+    summary: str = ""  # what was found, in at most three sentences; the first is the conclusion
     command: str = ""  # what reproduces it
     settings: dict[str, Any] = field(default_factory=dict)  # every parameter and seed, by name
     differences: list[str] = field(default_factory=list)  # from the paper, a sentence for each
@@ -79,6 +82,8 @@ class ExperimentResult:
     figures: list[Figure] = field(default_factory=list)
     # rows for the table at the end of ``whim paper``: label, the paper's value, ours
     headline: list[tuple[str, str, str]] = field(default_factory=list)
+    # what was to be reached, named so that it can be listed when missed, and whether it was
+    targets: list[tuple[str, bool]] = field(default_factory=list)
     seconds: float = 0.0
 
     def save(self, path: Path) -> None:
@@ -99,6 +104,7 @@ class ExperimentResult:
                 for figure in data["figures"]
             ]
             data["headline"] = [(label, paper, ours) for label, paper, ours in data["headline"]]
+            data["targets"] = [(what, met) for what, met in data.get("targets", [])]
             return cls(**data)
         except KeyError as error:
             raise InvalidInputError(

@@ -65,8 +65,9 @@ def revisit(options: Options) -> ExperimentResult:
     saved = fmt.percent(_saved(results[_ONE], _OFF))
     return ExperimentResult(
         title="Revisiting neglected arms",
-        summary=f"With one user, revisiting {_verdict(_saved(results[_ONE], _OFF))} of the score "
-        f"test's regret; with a new user each step it {_verdict(_saved(results[_MANY], _OFF))}.",
+        summary=f"With one user, revisiting "
+        f"{fmt.saving(_saved(results[_ONE], _OFF), 'the score test')}; with a new user each step "
+        f"it {fmt.saving(_saved(results[_MANY], _OFF), 'the score test')}.",
         settings={
             "runs": runs,
             "seed": options.seed,
@@ -96,23 +97,15 @@ def _saved(result: SimulationResult, base: str) -> Interval:
     return gain(result.regret[_ON][:, -1], result.regret[base][:, -1])
 
 
-def _verdict(saved: Interval) -> str:
-    if saved.low > 0:
-        return f"saves {fmt.percent(saved)}"
-    if saved.high < 0:
-        return f"costs {fmt.percent(Interval(-saved.value, -saved.high, -saved.low))}"
-    return f"makes no clear difference (saves {fmt.percent(saved)})"
-
-
 def _table(results: dict[str, SimulationResult], labels: list[str]) -> Table:
     rows = []
     for world, result in results.items():
         regret = [fmt.final_regret(result, label) for label in labels]
         ratios = [fmt.percent(_saved(result, base)) for base in (_OFF, _BASE)]
-        rows.append([world, *regret, *ratios])
+        rows.append([world, *ratios, *regret])
     return Table(
         title="Regret at the end",
-        columns=["world", *labels, f"saved against {_OFF}", f"saved against {_BASE}"],
+        columns=["world", f"saved against {_OFF}", f"saved against {_BASE}", *labels],
         rows=rows,
         caption="Means over runs with 95 % intervals; saved is of “score test, revisit”, over "
         "paired runs. Each arm changes every 2,000 steps, at times of its own unless it says "

@@ -160,8 +160,9 @@ def _summary(outcomes: dict[str, list[Outcome]], average: str) -> str:
     return (
         f"On {len(moved)} streams AdaptiveLinUCB as it comes is surely ahead of the best rival "
         f"tuned in hindsight on {sum(i.low > 0 for i in ahead)}, surely behind on "
-        f"{sum(i.high < 0 for i in ahead)}, by {average} points of reward on average; shuffled, so "
-        f"that nothing changes, it is surely below LinUCB with α tuned in hindsight on "
+        f"{sum(i.high < 0 for i in ahead)}; the difference is {average} points of reward on "
+        f"average. Shuffled, so that nothing changes, it is surely below LinUCB with α tuned in "
+        f"hindsight on "
         f"{sum(i.high < 0 for i in level)}, by at most "
         f"{100 * max(0.0, -min(i.value for i in level)):.1f} points."
     )

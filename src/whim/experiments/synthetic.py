@@ -81,9 +81,8 @@ def _compare(options: Options, name: str, policies: dict[str, Any], m: int) -> E
     payoff = "disjoint" if m == 0 else "hybrid"
     paper = "30 %" if m == 0 else "“similar” to 30 %"
     summary = (
-        f"{ours} loses {fmt.percent(saved)} less than {base} over {runs} runs of the paper's "
-        f"world (signed vectors in the unit ball, one user, all arms changing together); the "
-        f"paper: {paper}."
+        f"{ours} {fmt.saving(saved, base)}; the paper: {paper}. That is over {runs} runs of the "
+        "paper's world: signed vectors in the unit ball, one user, all arms changing together."
     )
     return ExperimentResult(
         title=f"Regret where interests change, {payoff} payoffs",
@@ -109,6 +108,7 @@ def _compare(options: Options, name: str, policies: dict[str, Any], m: int) -> E
             for together in _TIMES
         ],
         headline=[(f"{ours}: regret saved", paper, fmt.percent(saved))],
+        targets=[(f"{payoff} payoffs: 30 % of regret saved, as in the paper", saved.value >= 0.3)],
     )
 
 

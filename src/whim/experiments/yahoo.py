@@ -170,6 +170,7 @@ def table(options: Options) -> ExperimentResult:
             ),
         ],
         headline=headline,
+        targets=click_rates.paper_gains(result, _PAIRS, origin, where),
     )
 
 

@@ -32,6 +32,7 @@ _STYLES = ("line", "points", "reference")
 _WIDTH, _HEIGHT = 640, 350  # of a page's SVG, in its own units
 _TEXT = 13  # tick labels; page.css enlarges them to _LARGE in a narrow box
 _LARGE = 18
+_RIGHT = 30  # margin
 _ROW = 44  # height of a row of a figure that has rows
 _FEW = 15  # curves of so few points show them
 _SHOWN = 800  # points of a curve that are drawn: more would not be seen
@@ -76,10 +77,10 @@ def draw(figure: Figure, *, labels: Mapping[str, int] | None = None, bare: bool 
             none = axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center")
             none.set_color(LIGHT["tick"])
         if bare:
-            left = 16 + 0.6 * _LARGE * longest
             drawing.subplots_adjust(
-                left=left / _WIDTH, right=1 - 30 / _WIDTH, bottom=34 / height, top=1 - 12 / height
-            )
+                left=_left(longest) / _WIDTH, right=1 - _RIGHT / _WIDTH,
+                bottom=34 / height, top=1 - 12 / height,
+            )  # fmt: skip
         else:
             _words(drawing, axes, figure)
         return drawing
@@ -286,8 +287,12 @@ def _axes(
     own = np.unique(np.concatenate([np.zeros(0), *(curve.x for curve in curves)]))
     axes.set_xlim(limits[0])
     axes.set_ylim(limits[1])
-    across = _fitting(limits[0], log=log[0], values=own.tolist() if len(own) < 9 else [])
     up = (list(range(len(rows))), rows) if rows else ticks(*limits[1], log=log[1])
+    longest = max((len(text) for text in up[1]), default=1)
+    across = _fitting(
+        limits[0], log=log[0], values=own.tolist() if len(own) < 9 else [],
+        room=_WIDTH - _left(longest) - _RIGHT,
+    )  # fmt: skip
     for axis, (places, texts) in ((axes.xaxis, across), (axes.yaxis, up)):
         axis.set_minor_locator(NullLocator())
         axis.set_ticks(places, labels=texts)
@@ -297,18 +302,23 @@ def _axes(
     axes.spines["bottom"].set_color(LIGHT["rule"])
     axes.tick_params(length=0, pad=7, labelcolor=LIGHT["tick"], labelsize=_TEXT)
     axes.tick_params(axis="x", length=4, color=LIGHT["rule"])
-    return max((len(text) for text in up[1]), default=1)
+    return longest
+
+
+def _left(longest: int) -> float:
+    """The margin that labels of so many characters need, at the size of a narrow page."""
+    return 16 + 0.6 * _LARGE * longest
 
 
 def _fitting(
-    limits: tuple[float, float], *, log: bool, values: list[float]
+    limits: tuple[float, float], *, log: bool, values: list[float], room: float
 ) -> tuple[list[float], list[str]]:
     """As many ticks as leave their labels apart, at the size that a narrow page gives them."""
     for most in (6, 5, 4, 3, 2):
         places, texts = ticks(*limits, log=log, values=values, most=most)
         along = np.array([*limits, *places])
         along = np.log(along) if log else along
-        gaps = np.diff((along[2:] - along[0]) / (along[1] - along[0])) * (_WIDTH - 130)
+        gaps = np.diff((along[2:] - along[0]) / (along[1] - along[0])) * room
         widths = np.array([0.58 * _LARGE * len(text) for text in texts])
         if (gaps >= (widths[1:] + widths[:-1]) / 2 + 8).all():
             break

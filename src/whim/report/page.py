@@ -1,6 +1,7 @@
 """One self-contained HTML page from the results of experiments: no script, no outside request.
 
-The same results give the same bytes. Everything that a result says is escaped.
+It begins with its conclusion; of each result the first figure and table are shown and the rest is
+folded away. The same results give the same bytes. Everything that a result says is escaped.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from whim.errors import InvalidInputError
 from whim.experiments.result import ExperimentResult, Figure, Table
 from whim.extras import require
 from whim.files import write_atomic
+from whim.report.conclusion import SENTENCES, brief, conclude, is_quick, many, sentences
 from whim.report.figures import describe, has_markers, svg
 from whim.report.style import DARK, LIGHT, slots, swatch
 from whim.version import __version__
 
 _TITLE = "Whim: the paper's experiments, and beyond"
+_NAME = 24  # characters of a cell that is not broken
 # a number, perhaps with a sign, an interval or a unit after it; or a word for none
 _NUMBER = re.compile(r"[~≈<>≤≥±+−–-]? ?[.,]?\d.*|[-–—−]?|nan|n/a|[+−-]?(?:inf|∞)", re.I | re.S)
 
@@ -49,10 +52,13 @@ def report_page(findings: Iterable[ExperimentResult], *, title: str = "", date: 
         _section(one, anchor, labels)
         for one, anchor in zip(results, _anchors(results), strict=True)
     ]
-    alone = len(results) == 1 and not results[0].headline and not title
+    said, lead = conclude(results)
+    alone = len(results) == 1
     page: str = _template().render(
-        title=results[0].title if alone else title or _TITLE, alone=alone, date=date,
-        version=__version__, light=LIGHT.items(), dark=DARK.items(), sections=sections,
+        title=title or (results[0].title if alone else _TITLE), alone=alone, date=date,
+        quick=bool(results) and all(map(is_quick, results)), said=said, sections=sections,
+        lead=None if lead is None else sections[lead],
+        version=__version__, light=LIGHT.items(), dark=DARK.items(),
     )  # fmt: skip
     return page
 
@@ -94,31 +100,56 @@ def _anchors(findings: list[ExperimentResult]) -> list[str]:
 
 
 def _section(one: ExperimentResult, anchor: str, labels: Mapping[str, int]) -> dict[str, Any]:
-    figures = enumerate(one.figures, 1)
-    return {
-        "id": one.id, "title": one.title, "anchor": anchor, "summary": one.summary,
-        "warning": one.warning, "headline": one.headline, "differences": one.differences,
+    tables = [_table(t, f"{anchor}-table-{n}") for n, t in enumerate(one.tables, 1)]
+    figures = [_figure(f, f"{anchor}-figure-{n}", labels) for n, f in enumerate(one.figures, 1)]
+    summary = sentences(one.summary)  # those of older results may be longer
+    section = {
+        "id": one.id, "title": one.title, "anchor": anchor, "headline": one.headline,
+        "summary": " ".join(summary[:SENTENCES]), "rest": " ".join(summary[SENTENCES:]),
+        "targets": one.targets, "missed": [what for what, met in one.targets if not met],
+        "warning": one.warning, "brief": brief(one.warning), "differences": one.differences,
         "command": one.command, "took": _duration(one.seconds), "settings": _flat(one.settings),
-        "tables": [_table(t, f"{anchor}-table-{n}") for n, t in enumerate(one.tables, 1)],
-        "figures": [_figure(f, f"{anchor}-figure-{n}", labels) for n, f in figures],
+        "figure": figures[0] if figures else None, "figures": figures[1:],
+        "table": tables[0] if tables else None, "tables": tables[1:],
     }  # fmt: skip
+    return section | {"folded": _folded(section)}
+
+
+def _folded(section: Mapping[str, Any]) -> str:
+    """What a section folds away, and how many of each."""
+    counts = [
+        (len(section["tables"]), "table", ""), (len(section["figures"]), "figure", ""),
+        (len(section["targets"]), "target", ""),
+        (len(section["differences"]), "difference", " from the paper"),
+    ]  # fmt: skip
+    parts = [f"{many(n, noun)}{more}" for n, noun, more in counts if n]
+    parts += ["the command"] if section["command"] else []
+    parts += [many(len(section["settings"]), "setting")] if section["settings"] else []
+    parts += ["the time it took"] if section["took"] and not section["command"] else []
+    if section["rest"]:
+        parts.insert(0, "the rest of the summary")
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _table(table: Table, anchor: str) -> dict[str, Any]:
-    """Rows of the same length; columns of numbers only are to be right-aligned."""
+    """Rows of the same length; columns of numbers are right-aligned, those of words may break."""
     width = max(map(len, [table.columns, *table.rows]))
     columns, *rows = [row + [""] * (width - len(row)) for row in (table.columns, *table.rows)]
-    numbers = [
-        bool(rows) and all(_NUMBER.fullmatch(row[n].strip()) for row in rows) for n in range(width)
-    ]
+    kinds = [_kind([row[n].strip() for row in rows]) for n in range(width)]
     return {
         "title": table.title, "anchor": anchor, "caption": table.caption,
-        "columns": list(zip(columns, numbers, strict=True)),
+        "columns": list(zip(columns, kinds, strict=True)),
         "rows": [
-            (n in table.highlight, list(zip(row, numbers, strict=True)))
+            (n in table.highlight, list(zip(row, kinds, strict=True)))
             for n, row in enumerate(rows)
         ],
     }  # fmt: skip
+
+
+def _kind(cells: list[str]) -> str:
+    if cells and all(map(_NUMBER.fullmatch, cells)):
+        return "number"
+    return "words" if max(map(len, cells), default=0) > _NAME else ""
 
 
 def _figure(figure: Figure, anchor: str, labels: Mapping[str, int]) -> dict[str, Any]:

@@ -83,9 +83,9 @@ def _simulation(folder: Path, settings: Settings, rows: Rows) -> ExperimentResul
     return ExperimentResult(
         id=f"simulate/{settings['world'].get('kind', 'world')}",
         title="Regret in a simulated world",
-        summary=f"{settings['world'].get('what', '')} The lowest regret over {runs} "
-        f"{'run' if runs == 1 else 'runs'} of {horizon:,} steps is that of {best['policy']}: "
-        f"{fmt.whole(_interval(best, 'regret'))}.".strip(),
+        summary=f"The lowest regret over {runs} {'run' if runs == 1 else 'runs'} of {horizon:,} "
+        f"steps is that of {best['policy']}: {fmt.whole(_interval(best, 'regret'))}. "
+        f"{settings['world'].get('what', '')}".strip(),
         settings=settings,
         tables=[
             Table(
@@ -130,10 +130,10 @@ def _replay(folder: Path, settings: Settings, rows: Rows) -> ExperimentResult:
     base = rows[0]["policy"]
     known = [row for row in rows if row["ctr"] is not None]
     best = max(known, key=lambda row: row["ctr"]) if known else None
-    summary = f"{settings['events']:,} events, logging {settings['logging']}. "
+    summary = f"The log has {settings['events']:,} events; its logging is {settings['logging']}."
     if best is not None:
         rate = fmt.rate(_interval(best, "ctr"))
-        summary += f"The highest average reward is that of {best['policy']}: {rate}."
+        summary = f"The highest average reward is that of {best['policy']}: {rate}. {summary}"
     tables = [
         Table(
             "What each policy would have earned",
@@ -163,7 +163,7 @@ def _replay(folder: Path, settings: Settings, rows: Rows) -> ExperimentResult:
     return ExperimentResult(
         id=f"replay/{settings['log']}",
         title=f"Replay of {settings['log']}",
-        summary=summary.strip(),
+        summary=summary,
         settings=settings,
         tables=tables,
         figures=[

@@ -35,7 +35,7 @@ def ticks(
 ) -> tuple[list[float], list[str]]:
     """Places and labels of the ticks between two limits.
 
-    A log axis with few distinct ``values`` gets its ticks exactly there.
+    A log axis with few distinct ``values`` of at most two digits gets its ticks exactly there.
     """
     if log:
         places = _log_places(low, high, values, most)
@@ -62,7 +62,8 @@ def _log_places(low: float, high: float, values: Sequence[float], most: int) -> 
     span = math.log10(high / low)
     own = sorted({value for value in values if low <= value <= high})
     gaps = [math.log10(b / a) for a, b in pairwise(own)]
-    if 2 <= len(own) <= most + 1 and min(gaps) > 0.09 * span:
+    plain = all(value == float(f"{value:.2g}") for value in own)  # not 1.66667, which is measured
+    if plain and 2 <= len(own) <= most + 1 and min(gaps) > 0.09 * span:
         return own
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for leads in ((1,), (1, 3), (1, 2, 5)):
