@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -11,10 +12,12 @@ import numpy as np
 
 from whim.serve import wire
 from whim.serve.dashboard import views
+from whim.serve.dashboard.ranges import ALL, Range, range_of
 from whim.serve.dashboard.render import render
 from whim.serve.state.engine import Engine
 from whim.serve.state.stats import MICRO, Stats
 
+Claims = Callable[[Engine, "Simulated", int], Iterator[tuple[int, int]]]
 CLAIMS = ("better, beyond chance", "worse, beyond chance")
 KINDS = (
     "clicks",
@@ -25,6 +28,7 @@ KINDS = (
     "ratings",
     "new share",
 )
+PICKED = 6  # ranges that somebody picks at each look, beside the last hour
 
 
 class Simulated(NamedTuple):
@@ -82,10 +86,36 @@ def claims(engine: Engine, space: Simulated, looks: int) -> Iterator[tuple[int, 
     for end in np.unique(np.geomspace(20, n, looks).astype(int)).tolist():
         take(stats, space, before, end, second)
         before = end
-        text = render(
-            "_summary.html", space=views.summary(engine, "s"), example={}, **views.shell(engine)
-        )  # fmt: skip
-        yield end, int(CLAIMS[0] in text) - int(CLAIMS[1] in text)
+        yield end, _claim(engine)
+
+
+def range_claims(engine: Engine, space: Simulated, looks: int) -> Iterator[tuple[int, int]]:
+    """The same with pages about ranges: the last hour, and ranges from some time to another.
+
+    Looks come at equal distances of time, as of a page that is left open.
+    """
+    stats = engine.space("s").state.stats = Stats()
+    second, before, n = engine.now() - 10**12, 0, len(space.held)
+    rng = np.random.default_rng(n)
+    for end in np.linspace(n // looks, n, looks).astype(int).tolist():
+        take(stats, space, before, end, second)
+        before, now = end, second + end * MICRO
+        ends = np.sort(rng.integers(second, now, (PICKED, 2))).tolist()
+        ends += [(since, None) for since, _ in ends[::2]]  # some go on until now
+        for query in ({"range": "hour"}, *({"from": _iso(a), "to": _iso(b)} for a, b in ends)):
+            yield end, _claim(engine, range_of(query, now))
+
+
+def _iso(at: int | None) -> str:
+    return "" if at is None else datetime.fromtimestamp(at / MICRO, UTC).isoformat()
+
+
+def _claim(engine: Engine, during: Range = ALL) -> int:
+    """What the page claims: -1, 0 or 1."""
+    text = render(
+        "_summary.html", space=views.summary(engine, "s", during), example={}, **views.shell(engine)
+    )  # fmt: skip
+    return int(CLAIMS[0] in text) - int(CLAIMS[1] in text)
 
 
 def opened(folder: Path) -> Engine:

@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests import sample_results as samples
 from tests.crashes import Service, no_more_room
+from whim.report import write_report
 from whim.serve.http.keys import Keys
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -350,3 +352,22 @@ def test_a_service_that_takes_nothing_more_says_so(
         expect(page.locator("#lost")).to_contain_text("again")
         visited.shot("gone")
         visited.allowed = ("503", "ERR_", "failed:", "htmx:")
+
+
+def test_a_report_unfolds_what_a_link_leads_to_and_what_is_printed(
+    browser: Any, tmp_path: Path
+) -> None:
+    write_report(samples.every(), tmp_path / "report.html")
+    page = browser.new_page()
+    page.goto((tmp_path / "report.html").as_uri())
+    heading = page.locator("#x-yahoo-table-1-figure-2")
+    folded = page.locator("details.more").nth(1)
+    expect(heading).to_be_hidden()
+    page.goto((tmp_path / "report.html").as_uri() + "#x-yahoo-table-1-figure-2")
+    expect(heading).to_be_in_viewport()
+    folded.evaluate("one => { one.open = false; }")
+    height = "one => one.getBoundingClientRect().height"
+    assert folded.evaluate(height) < 100
+    page.emulate_media(media="print")
+    assert folded.evaluate(height) > 500
+    page.close()

@@ -1,10 +1,12 @@
 """The page says what the engine knows, escapes what callers said, and asks nobody else."""
 
 import asyncio
+import html
 import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args
 
 import httpx
 import msgspec
@@ -23,6 +25,7 @@ from whim.serve.http.keys import Keys
 from whim.serve.jobs import whatif
 from whim.serve.log.reader import StoreError
 from whim.serve.state.engine import Engine
+from whim.serve.state.recovery import Rebuilt, rebuild
 from whim.serve.state.space import NotFoundError
 from whim.serve.state.stats import MICRO, Stats
 from whim.serve.state.views import arm_views
@@ -98,6 +101,14 @@ def fill(engine, clock, name, n, arms=("a", "b"), seed=0, change=None):
         value = float(rng.random() < (0.9 if answer.arm == liked else 0.1))
         body = wire.RewardBody(decision_id=answer.decision_id, value=value)
         engine.reward(name, body)
+    engine.store.flush()
+
+
+def take_over(engine, name):
+    """Let the version that is wanted serve."""
+    number, wanted = engine.wanted(name)
+    state, _ = rebuild(engine.store, number, wanted)
+    engine.swap(name, Rebuilt(number, state, []))
     engine.store.flush()
 
 
@@ -207,12 +218,44 @@ def test_nothing_yet(engine, ask):
     assert "features" in ask("/page/spaces/items/summary").text
 
 
+def test_the_first_request_of_the_page_is_one_that_the_space_takes(engine, ask):
+    (kinds,) = [f.type for f in msgspec.structs.fields(wire.Field) if f.name == "kind"]
+    fields = [
+        wire.Field(name=kind, kind=kind, **({"values": ["x"]} if kind == "choice" else {}),
+                   **({"period": 24} if kind == "cyclic" else {}))
+        for kind in get_args(kinds)
+    ]  # fmt: skip
+    features = wire.Features(fields=fields, constant=True)
+    engine.create("all", wire.SpaceConfig(context=features))
+    page = ask("/spaces/all")
+    assert page.status_code == 200
+    shown = html.unescape(page.text)
+    body = re.search(r"/decisions .*?-d '(\{.*?\})'", shown, re.S)[1]
+    request = msgspec.json.decode(body, type=wire.DecisionBody)
+    assert set(request.context) == set(get_args(kinds))
+    assert ANSWER.decode(engine.decide("all", request, b"")).arm == "a"
+
+
 def test_shadow_tells_what_it_would_have_done(engine, clock, ask):
     engine.create("news", msgspec.structs.replace(CONFIG, shadow=True, holdback=0.0))
     fill(engine, clock, "news", 200)
     text = ask("/page/spaces/news/summary").text
     assert "would have agreed" in text
     assert "would have earned" in text
+    assert "made in shadow mode" not in text
+
+
+def test_what_was_shown_in_shadow_is_not_taken_for_the_policys(engine, clock, ask):
+    shadow = msgspec.structs.replace(CONFIG, shadow=True)
+    for name, config in (("news", shadow), ("live", CONFIG)):
+        engine.create(name, config)
+        fill(engine, clock, name, 40)
+    engine.change("news", CONFIG)
+    take_over(engine, "news")
+    text = ask("/page/spaces/news/summary").text
+    assert "40 of all decisions were made in shadow mode" in text
+    assert "made in shadow mode" not in ask("/page/spaces/live/summary").text
+    assert "made in shadow mode" not in ask("/page/spaces/news/summary?range=hour").text
 
 
 # -- what goes wrong --------------------------------------------------------------------------
@@ -542,6 +585,28 @@ def test_what_if_says_what_it_cannot_know(engine, clock):
     assert "nothing to replay" in found["warnings"][0]
     with pytest.raises(NotFoundError, match="space must be one that exists"):
         whatif.run(data_of(engine), "none", quiet, lambda share: None)
+
+
+def test_what_if_leaves_out_what_was_learnt_from_a_table(engine, clock):
+    """One candidate in shadow mode: learnt from, but no choice that a policy could have made."""
+    live = msgspec.structs.replace(CONFIG, policy="linucb-disjoint", holdback=0.0, explore=0.5)
+    engine.create("news", msgspec.structs.replace(live, shadow=True))
+    for i in range(120):
+        device, arm, key = ("phone", "desk")[i % 2], "ab"[i // 2 % 2], f"row-{i}"
+        body = wire.DecisionBody(
+            candidates=[arm], context={"<b>device</b>": device}, decision_id=key
+        )
+        engine.decide("news", body, b"")
+        value = float((device == "phone") == (arm == "a"))
+        engine.reward("news", wire.RewardBody(decision_id=key, value=value))
+    engine.change("news", live)
+    take_over(engine, "news")
+    fill(engine, clock, "news", 80, seed=2)
+    found = whatif.run(data_of(engine), "news", live, lambda share: None)
+    assert found["events"] == engine.space("news").state.stats.counts["decisions"] - 120 == 80
+    assert found["support"] == 1.0
+    # it has learnt all the same: the other policy chooses as the space did
+    assert found["whatif"]["rate"] == pytest.approx(found["logged"]["rate"], abs=1e-12)
 
 
 def test_what_if_is_unknown_without_support(engine, clock, service, ask):

@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 import re
 import time
+from datetime import UTC, datetime
+from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 import numpy as np
@@ -22,6 +25,7 @@ from tests.test_dashboard import (  # noqa: F401
     NASTY,
     SECOND,
     ask,
+    closed,
     data_of,
     engine,
     fill,
@@ -29,12 +33,13 @@ from tests.test_dashboard import (  # noqa: F401
     uniform,
 )
 from whim.serve import wire
-from whim.serve.dashboard import space_form
+from whim.serve.dashboard import space_form, words
 from whim.serve.http.keys import Keys
 from whim.serve.jobs import coefficients, whatif
 from whim.serve.log.reader import LogReader
 from whim.serve.settings import load
 from whim.serve.state.space_state import SpaceState
+from whim.serve.state.stats import MICRO
 
 DAY = 86_400 * SECOND
 
@@ -73,7 +78,7 @@ def test_a_range_is_about_its_own_time(two_days, ask):  # noqa: F811
     assert re.search(r"So far,\s+<b>[\d.]+\u00a0%</b> of 300 decisions were rewarded", every)
     assert re.search(r"In the last hour,\s+<b>20\u00a0%</b> of 100 decisions were rewarded", hour)
     assert 'aria-current="true"' in hour
-    assert "for one look" in hour
+    assert "for all ranges of time together" in hour
     assert "no difference" not in hour
     week = ask("/page/spaces/news/summary?range=week").text
     assert "of 300 decisions" in week
@@ -82,6 +87,48 @@ def test_a_range_is_about_its_own_time(two_days, ask):  # noqa: F811
     assert none["t"] == []
     text = ask("/page/spaces/news/summary?from=2001-01-01T00:00&to=2001-01-02T00:00").text
     assert "no decision has a settled reward" in text
+
+
+def test_the_comparison_moves_with_its_range(engine, clock, ask):  # noqa: F811
+    """Worse than the holdback some hours ago, better within the last one, nothing an hour later."""
+    engine.create("news", CONFIG)
+    stats, now = engine.space("news").state.stats, time.time_ns() // 1000
+
+    def past(hours: float, policy: int, holdback: int) -> int:
+        begun = now - round(hours * 3600) * MICRO
+        for i in range(1500):
+            closed(stats, begun + i * MICRO, float(i % 10 < policy))
+            closed(stats, begun + i * MICRO, float(i % 10 < holdback), "holdback")
+        return begun // MICRO
+
+    def told(query: str) -> tuple[str, list[str]]:
+        text = ask(f"/page/spaces/news/summary?{query}").text
+        first = re.findall(r'class="headline">(.*?)</p>', text, re.S)[0]
+        return re.sub(r"<.*?>|[ \n]+", " ", first).replace("  ", " "), re.findall(
+            r'class="sub">([^<]*beyond chance)', text
+        )
+
+    early = past(5, 2, 4)
+    past(0.7, 8, 4)
+    hour, cards = told("range=hour")
+    assert "In the last hour, 80\u00a0% of 1\u202f500 decisions were rewarded" in hour
+    assert "100\u00a0% more than in the holdback" in hour
+    assert cards == ["last hour: better, beyond chance"]
+    between = {"from": _iso(early), "to": _iso(early + 3600)}
+    before, cards = told(urlencode(between))
+    assert re.search(r"From .* to .*, 20\u00a0% of 1\u202f500 decisions", before)
+    assert "50\u00a0% less than in the holdback" in before
+    assert cards == ["this time: worse, beyond chance"]
+    since, cards = told(urlencode({"from": _iso(early)}))
+    assert re.search(r"Since .*, 50\u00a0% of 3\u202f000 decisions", since)
+    clock.now = time.time_ns() + 3600 * SECOND
+    later, cards = told("range=hour")
+    assert "In the last hour, no decision has a settled reward" in later
+    assert cards == []
+
+
+def _iso(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).isoformat()
 
 
 def test_arms_of_a_range_by_hand(two_days, ask):  # noqa: F811
@@ -293,6 +340,54 @@ def test_all_wrong_fields_are_told_at_once() -> None:
     assert errors.keys() == {"name", "explore", "holdback", "seed", "context.fields.0.kind"}
 
 
+class _Sent(HTMLParser):
+    """What a browser sends of the last form of a page that nobody touched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields: dict[str, str] = {}
+        self._select = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        got = {name: value or "" for name, value in attrs}
+        if tag == "form":
+            self.fields = {}
+        elif tag == "select":
+            self._select = got["name"]
+        elif tag == "option" and (self._select not in self.fields or "selected" in got):
+            self.fields[self._select] = got["value"]
+        elif tag == "input" and (got.get("type") != "checkbox" or "checked" in got):
+            self.fields[got["name"]] = got.get("value", "on")
+
+
+def as_sent(page: str) -> dict[str, str]:
+    parser = _Sent()
+    parser.feed(page)
+    return parser.fields
+
+
+def test_a_form_as_a_browser_sends_it_says_what_it_was_given(engine, ask):  # noqa: F811
+    fields = [
+        wire.Field(name="device", kind="choice", values=["phone"], other=True, missing=True),
+        wire.Field(name="hour", kind="cyclic", period=24.0, harmonics=2),
+        wire.Field(name="price", kind="number", log=10.0),
+        wire.Field(name="title", kind="hash", words=True),
+        *(wire.Field(name=f"flag-{i}", kind="flag") for i in range(8)),
+    ]
+    config = msgspec.structs.replace(CONFIG, context=wire.Features(fields=fields, constant=True))
+    engine.create("news", config)
+    sent = as_sent(ask("/spaces/news/edit").text)
+    assert len(sent) > 100
+    assert space_form.read(sent, config) == (config, {})
+    again = ask("/spaces/news/edit", "POST", data=sent)
+    assert "othing is different" in again.text
+
+
+def test_every_attribute_has_words() -> None:
+    assert set(words.ATTRIBUTES) == set(space_form.ATTRIBUTES)
+    assert set(words.KINDS) == set(space_form.KINDS)
+
+
 def test_a_space_is_made_and_changed_by_the_form(tmp_path: Path) -> None:
     """Through the whole service: keys and their scopes, the origin, the rebuild, the arm's page."""
     data = tmp_path / "data"
@@ -346,6 +441,8 @@ def test_a_space_is_made_and_changed_by_the_form(tmp_path: Path) -> None:
             assert 'value="phone, desktop"' in shown
             same = await post(edit, form | {"version": "1"})
             assert (same.status_code, "nothing is different" in same.text.lower()) == (422, True)
+            sent = await post(edit, as_sent(shown))
+            assert (sent.status_code, "nothing is different" in sent.text.lower()) == (422, True)
             late = await post(edit, form | {"version": "0", "explore": "0.2"})
             assert (late.status_code, "somebody else" in late.text.lower()) == (422, True)
             assert (

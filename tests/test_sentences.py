@@ -29,7 +29,7 @@ TAGS = Field(name="tags", kind="hash", size=2)
         ([HOUR], True, [-1.0, 0.1],
          "Readers whose hour is low now like travel more, those whose hour is high less."),
         ([AGE], True, [1.0, 0.1], "Readers whose age is high now like travel more."),
-        ([MEMBER], True, [0.9, 0.0], "Readers with membership now like travel more."),
+        ([MEMBER], True, [0.9, 0.0], "Readers marked “membership” now like travel more."),
         ([TAGS], True, [0.9, 0.1, 0.2], "Readers now like travel differently, depending on tags."),
     ],
 )  # fmt: skip

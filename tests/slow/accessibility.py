@@ -187,7 +187,7 @@ def still_pages(site: Path | None, folder: Path) -> dict[str, Path]:
     """The site's pages, and reports of every experiment and of one alone."""
     pages = {"report": folder / "report.html", "report-alone": folder / "alone.html"}
     write_report(samples.every(), pages["report"])
-    write_report([samples.theorem()], pages["report-alone"])
+    write_report([samples.yahoo()], pages["report-alone"])
     if site is not None:
         made = sorted(site.rglob("*.html"))
         if not made:

@@ -1,8 +1,10 @@
 """``python -m tests.slow.claims [SPACES] [LOOKS]``: whether "beyond chance" on the page is so.
 
 A/A: 1,000 spaces of all kinds without a difference, 20,000 decisions each; the page of each is
-looked at 100 times. At most 5 % may ever claim a difference. A/B: how many decisions until a true
-difference of 10 % is claimed, beside a test of a planned size that is looked at once.
+looked at 100 times. At most 5 % may ever claim a difference. A quarter of the spaces again, at
+half as many looks, each at ten pages about ranges of time: the last hour, and others that are
+picked anew. A/B: how many decisions until a true difference of 10 % is claimed, beside a test of a
+planned size that is looked at once.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.claims import claims, opened, simulated, spaces
+from tests.claims import Claims, claims, opened, range_claims, simulated, spaces
 from whim.serve.state.engine import Engine
 
 DECISIONS = 20_000
@@ -28,14 +30,14 @@ POWER = (
 )  # kind, rate, variance, share that is held back, decisions at most
 
 
-def no_difference(engine: Engine, count: int, looks: int) -> int:
+def no_difference(engine: Engine, count: int, looks: int, how: Claims, what: str) -> int:
     """How many spaces ever claim what is not there; all are counted by kind."""
     wrong: Counter[str] = Counter()
     for space in spaces(count, DECISIONS):
-        wrong[space.kind] += any(claim for _, claim in claims(engine, space, looks))
+        wrong[space.kind] += any(claim for _, claim in how(engine, space, looks))
     false = sum(wrong.values())
     sys.stdout.write(
-        f"A/A: {false} of {count} spaces ever claimed a difference in {looks} looks "
+        f"A/A: {false} of {count} spaces ever claimed a difference {what} in {looks} looks "
         f"({', '.join(f'{kind} {n}' for kind, n in wrong.items())})\n"
     )
     return false
@@ -66,11 +68,15 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         engine = opened(Path(folder))
         try:
-            false = no_difference(engine, count, looks)
+            false = no_difference(engine, count, looks, claims, "over all of the time")
+            some = max(1, count // 4)
+            in_ranges = no_difference(
+                engine, some, max(1, looks // 2), range_claims, "in any range of time"
+            )
             for row in POWER:
                 difference(engine, *row)
         finally:
             engine.close()
     sys.stdout.write(f"{time.monotonic() - began:.0f} s\n")
-    if false > 0.05 * count:
+    if false > 0.05 * count or in_ranges > 0.05 * some:
         sys.exit("more than 5 % claimed a difference")

@@ -31,7 +31,7 @@ def in_words(view: View) -> View:
         if service.problem is not None:
             return _failed(request, 503, "The service could not start", str(service.problem))
         if not service.ready:
-            said = "The service is reading its log. This takes a moment."
+            said = "It reads its log, and the first time it compiles. This takes a moment."
             return _failed(request, 503, "Starting", said)
         name = request.path_params.get("space")
         try:

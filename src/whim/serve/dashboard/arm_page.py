@@ -39,11 +39,11 @@ def arm_view(engine: Engine, name: str, arm: Any, during: Range) -> dict[str, An
     stats, span = space.state.stats, span_of(engine, during)
     overall, since = arm_rates(stats, arm)
     wait = space.config.rewards.wait_seconds
-    bins, width, shown = rates.arm_within(stats, arm, wait, views.time_of(engine), span)
-    here = rates.over(bins, width)
+    bins, _, shown = rates.arm_within(stats, arm, wait, views.time_of(engine), span)
+    plays, here = rates.for_one_look(bins)
     every = sum(one.decisions for _, _, one in stats.spans.space.between(*span))
-    average = rates.over(*views.settled(engine, space, during.span)).policy
-    rate = here.policy if during.span else None
+    _, average = rates.for_one_look(views.settled(engine, space, during.span)[0])
+    rate = here if during.span else None
     value = overall.mean if during.span is None else (rate.value if rate else None)
     return {
         "name": name,
@@ -55,7 +55,7 @@ def arm_view(engine: Engine, name: str, arm: Any, during: Range) -> dict[str, An
         "since": since,
         "rate": rate,
         "value": value,
-        "settled": here.decisions if during.span else overall.plays,
+        "settled": plays if during.span else overall.plays,
         "shown": shown if during.span else stats.arms.get(arm, _NEVER).decisions,
         "share": shown / every if every else None,
         "average": None if average is None else average.value,

@@ -60,10 +60,10 @@ class _Part:
     def __call__(self, arm: str | int) -> tuple[int, RateView]:
         """How often it was shown, and its rate over what is settled of that."""
         if arm not in self._known:
-            bins, width, shown = rates.arm_within(self._stats, arm, *self._how)
-            found = rates.over(bins, width)
-            value, low, high = finite(found.policy)
-            view = RateView(plays=found.decisions, mean=value, low=low, high=high)
+            bins, _, shown = rates.arm_within(self._stats, arm, *self._how)
+            plays, rate = rates.for_one_look(bins)
+            value, low, high = finite(rate)
+            view = RateView(plays=plays, mean=value, low=low, high=high)
             self._known[arm] = shown, view
         return self._known[arm]
 

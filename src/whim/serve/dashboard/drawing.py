@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 _MOST = 6  # moves shown of a change
+_LEAST = 0.001  # of all that moved, below which a number is shown as 0
 
 
 def spark(values: Sequence[float | None], width: float = 96, height: float = 24) -> str:
@@ -51,7 +52,8 @@ def moves(
 
     zero = place(0.0)
     rows = []
-    for name, b, a in shown:
+    for name, *values in shown:
+        b, a = (v if abs(v) >= _LEAST * span else 0.0 for v in values)  # 8.7e-05 is no news
         bars = [(min(zero, place(v)), max(abs(place(v) - zero), 0.75)) for v in (b, a)]
         rows.append({"name": name, "before": b, "after": a, "bars": bars})
     return {"rows": rows, "zero": zero, "width": width, "more": len(pairs) - len(shown)}

@@ -17,7 +17,7 @@ from whim.serve import wire
 from whim.serve.dashboard import forms, space_form, views
 from whim.serve.dashboard.answers import in_words, page, part, service_of
 from whim.serve.dashboard.render import NO_STORE
-from whim.serve.dashboard.words import kind_words, policy_words
+from whim.serve.dashboard.words import attribute_words, kind_words, policy_words
 from whim.serve.http.guard import must_reach
 from whim.serve.http.problems import problem_of
 from whim.serve.state.policy import SERVED
@@ -118,7 +118,7 @@ def _form(
         errors=errors, cost=cost, elsewhere={k: v for k, v in errors.items() if k not in shown},
         rows={side: space_form.rows_of(fields, side) for side in space_form.SIDES},
         kinds={kind: kind_words(kind) for kind in space_form.KINDS},
-        attributes=space_form.ATTRIBUTES,
+        attributes={name: attribute_words(name) for name in space_form.ATTRIBUTES},
         policies={one: policy_words(one) for one in SERVED},
         params=_param_fields(policy, fields),
         open_params=any(one == "seed" or one.split(".")[0] == "p" for one in errors),
@@ -157,4 +157,4 @@ async def _form_params(request: Request) -> Response:
     policy = request.query_params.get("policy", "")
     if policy not in SERVED:
         raise NotFoundError(f"policy must be one that exists, got {policy!r}.")
-    return part("_form_params.html", params=_param_fields(policy, {}), errors={})
+    return part("_form_params.html", params=_param_fields(policy, {}), errors={}, swap=policy)

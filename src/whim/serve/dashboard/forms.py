@@ -14,7 +14,8 @@ from whim.errors import InvalidInputError
 from whim.serve import wire
 from whim.serve.state.policy import build
 
-_MOST = 64 * 1024
+_MOST = 64 * 1024  # bytes
+_FIELDS = 2000  # as many as the form of a space has with all of its rows
 
 
 async def fields(request: Request) -> dict[str, str]:
@@ -28,9 +29,9 @@ async def fields(request: Request) -> dict[str, str]:
     except ClientDisconnect:
         raise InvalidInputError("the form must be complete.") from None
     try:
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS))
     except ValueError:
-        raise InvalidInputError("the form must be text of at most 100 fields.") from None
+        raise InvalidInputError(f"the form must be text of at most {_FIELDS} fields.") from None
 
 
 def local(path: str) -> str:

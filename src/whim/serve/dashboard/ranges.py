@@ -20,18 +20,14 @@ class Range(NamedTuple):
     name: str
     span: tuple[int, int] | None
     query: str  # the part of an address that says it
-
-    @property
-    def moving(self) -> bool:
-        """Whether it ends now, and so is another one at the next look."""
-        return self.name in NAMED
+    moving: bool = False  # it ends now, and so is another one at the next look
 
     @property
     def words(self) -> str:
-        """As the beginning of a sentence, where the times are not told."""
+        """What it is called where its times are not told."""
         if self.span is None:
-            return "So far"
-        return f"In the last {self.name}" if self.moving else "In this time"
+            return "overall"
+        return f"last {self.name}" if self.name in NAMED else "this time"
 
     def path(self, base: str) -> str:
         """An address with this range."""
@@ -49,8 +45,8 @@ def range_of(query: Mapping[str, str], now: int) -> Range:
     >>> found = range_of({"from": "2026-01-01T10:00", "to": "2026-01-01T11:00"}, 0)
     >>> found.name, (found.span[1] - found.span[0]) // MICRO
     ('custom', 3600)
-    >>> range_of({}, 0).span is None
-    True
+    >>> range_of({"from": "2026-01-01"}, 1 << 60).moving, range_of({}, 0).span is None
+    (True, True)
     """
     if query.get("from") or query.get("to"):
         since = _time(query, "from", 0)
@@ -58,10 +54,10 @@ def range_of(query: Mapping[str, str], now: int) -> Range:
         if since >= until:
             raise InvalidInputError("from must be before to, got a time that is not.")
         kept = {name: query[name] for name in ("from", "to") if query.get(name)}
-        return Range("custom", (since, until), urlencode(kept))
+        return Range("custom", (since, until), urlencode(kept), "to" not in kept)
     name = query.get("range", "")
     if name in NAMED:
-        return Range(name, (now - NAMED[name] * MICRO, now + 1), f"range={name}")
+        return Range(name, (now - NAMED[name] * MICRO, now + 1), f"range={name}", True)
     return ALL
 
 

@@ -1,7 +1,8 @@
 """Reward rates over time, overall and recently, and the policy against the holdback.
 
-What a page says at every look (the overall rates, and whether the policy beats the holdback) holds
-at all looks at once: ``whim.evaluate.anytime``. A point of a chart has an interval of its own.
+What a page says of a space at every look (its rates, and whether the policy beats the holdback)
+holds at all looks at once, and that of a range of time for all ranges at once:
+``whim.evaluate.anytime``. An arm in a range and a point of a chart have intervals for one look.
 
 A bin counts once it is settled: its waiting is over, or nearly all of its decisions are closed.
 Where no reward means none until the waiting ends, what is closed early is what was rewarded.
@@ -16,7 +17,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from whim.evaluate import Interval
-from whim.evaluate.anytime import Comparison, Sums, anytime_rate, compare
+from whim.evaluate.anytime import ALPHA, Comparison, Sums, alpha_from, anytime_rate, compare
 from whim.evaluate.intervals import rate_interval
 from whim.serve.jobs.whatif import finite
 from whim.serve.state.spans import Bin
@@ -88,29 +89,37 @@ def arm_within(
     return _settled(bins, wait, at), max((w for _, w, _ in bins), default=MICRO), shown
 
 
-def overall(bins: list[tuple[int, Bin]], width: int) -> Rates:
+def overall(bins: list[tuple[int, Bin]], width: int, alpha: float = ALPHA) -> Rates:
     """The rates since the space was made, in intervals that hold however often they are read."""
     every, seconds = _sum(bins, width)
+    strata = ((_policy(one), _holdback(one)) for _, one in _merged(bins, width, _STRATA))
     return Rates(
-        anytime_rate(every.closed, every.total, every.squares) if every.closed else None,
-        anytime_rate(every.holdback, every.holdback_total, every.holdback_squares)
+        anytime_rate(every.closed, every.total, every.squares, alpha) if every.closed else None,
+        anytime_rate(every.holdback, every.holdback_total, every.holdback_squares, alpha)
         if every.holdback
         else None,
-        every.closed, every.holdback, seconds,
-        compare((_policy(one), _holdback(one)) for _, one in _merged(bins, width, _STRATA)),
+        every.closed, every.holdback, seconds, compare(strata, alpha),
     )  # fmt: skip
 
 
-def over(bins: list[tuple[int, Bin]], width: int) -> Rates:
-    """The rates of a span of time, in intervals for one look at it."""
-    every, seconds = _sum(bins, width)
-    ours = rate_interval(every.closed, every.total, every.squares) if every.closed else None
-    theirs = None
-    if every.holdback:
-        theirs = rate_interval(every.holdback, every.holdback_total, every.holdback_squares)
-    strata = _merged(bins, width, _STRATA)
-    compared = compare((_policy(one), _holdback(one)) for _, one in strata)
-    return Rates(ours, theirs, every.closed, every.holdback, seconds, compared)
+def in_range(stats: Stats, bins: list[tuple[int, Bin]], width: int) -> Rates:
+    """The rates of a range of time, in intervals that hold whichever ranges are looked at.
+
+    A range that moves along is another one at each look, and one that was picked may have been
+    picked for how it looks. So each second at which one may begin has a share of the chance of
+    being wrong; every bin begins at a whole second.
+    """
+    first = min(stats.bins, default=0) * stats.width
+    start = max(0, bins[0][0] - first) // MICRO if bins else 0
+    return overall(bins, width, alpha_from(start))
+
+
+def for_one_look(bins: list[tuple[int, Bin]]) -> tuple[int, Interval | None]:
+    """How many decisions a span of time has, and their rate in an interval for one look at it."""
+    every, _ = _sum(bins, 0)
+    if not every.closed:
+        return 0, None
+    return every.closed, rate_interval(every.closed, every.total, every.squares)
 
 
 def recent(bins: list[tuple[int, Bin]], width: int) -> Rates:

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
 from whim.serve.dashboard import views
+from whim.serve.dashboard.words import policy_words
 from whim.serve.http.problems import problem_of
 from whim.serve.state.stats import MICRO
 from whim.version import __version__
@@ -63,7 +64,7 @@ _environment = Environment(
 _environment.filters.update(
     rate=_rate, signed=_signed, count=_count, percent=views.percent, duration=views.duration,
     known=_known, stamp=_stamp, clock=_clock, p_value=lambda value: f"{value:.2g}",
-    px=lambda value: f"{value:.4g}",
+    px=lambda value: f"{value:.4g}", policy_words=policy_words,
 )  # fmt: skip
 _environment.globals["version"] = __version__
 

@@ -146,8 +146,10 @@ async def _series(request: Request) -> Response:
 
 
 def _form(config: wire.SpaceConfig, name: str, policy: str | None = None) -> dict[str, Any]:
+    swap = policy is not None  # only what depends on the policy is shown anew
     policy = config.policy if policy is None else policy
     return {
+        "swap": swap,
         "name": name,
         "policy": policy,
         "policies": {one: policy_words(one) for one in SERVED},

@@ -119,8 +119,9 @@ def _read(moves: list[float], features: wire.Features) -> _Moves:
                 apart.append(_Kind(*_who(name, value[:_LONGEST]), name, move - middle))
         elif field.kind == "flag":
             common += some[0] / 2
-            for word, move in (("with", some[0] / 2), ("without", -some[0] / 2)):
-                apart.append(_Kind(f"Readers {word} {name}", f"those {word} {name}", name, move))
+            for word, move in (("marked", some[0] / 2), ("not marked", -some[0] / 2)):
+                who = f"{word} “{name}”"  # a flag may be any word: subscriber, evening, new
+                apart.append(_Kind(f"Readers {who}", f"those {who}", name, move))
         else:
             apart += _number(name, some[0], centred=field.mean != 0)
     vague += [(abs(move), "other features") for move in moves[at : at + features.rest]]

@@ -121,6 +121,8 @@ def summary(engine: Engine, name: str, during: Range = ALL) -> dict[str, Any]:
         "clicks": all(one.squares == one.total for _, one in bins),
         "changes": counted(engine, name, during),
         "shadow": _shadow(space, totals, bins, width),
+        # they count in the rates, which are then not those of the policy alone
+        "was_shadow": 0 if info.config.shadow else counts.get("decisions_shadow", 0),
         "skipped": space.state.skipped,
         "positions": stats.positions,
     }
@@ -129,10 +131,10 @@ def summary(engine: Engine, name: str, during: Range = ALL) -> dict[str, Any]:
 def _part(engine: Engine, space: Space, span: tuple[int, int]) -> dict[str, Any]:
     """A part of a space's time: its rates, and the time that its bins really cover."""
     bins, width = settled(engine, space, span)
-    spans = space.state.stats.spans
+    stats, spans = space.state.stats, space.state.stats.spans
     every = [*spans.space.between(*span)]
     return {
-        "rates": rates.over(bins, width),
+        "rates": rates.in_range(stats, bins, width),
         "decisions": sum(one.decisions for _, _, one in every),
         "since": bins[0][0] if bins else None,
         "until": min(bins[-1][0] + width, time_of(engine)) if bins else None,
@@ -255,8 +257,8 @@ def example(space: Space, origin: str) -> dict[str, str]:
 def _sample(features: wire.Features) -> Any:
     if not (features.fields or features.rest):
         return [0.5] * features.size
-    kinds = {"number": 1.0, "flag": True, "hash": "text"}
-    sample = {f.name: f.values[0] if f.kind == "choice" else kinds[f.kind] for f in features.fields}
+    kinds = {"number": 1.0, "cyclic": 1.0, "choice": "text", "flag": True, "hash": "text"}
+    sample = {f.name: f.values[0] if f.values else kinds[f.kind] for f in features.fields}
     return sample or {"feature": 1.0}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 # what a policy does, in words that need no paper; one that is missing goes by its name alone
 POLICIES = {
     "adaptive-linucb": "learns by itself whether interests jump, drift or stay",
@@ -27,8 +29,32 @@ POLICIES = {
 }
 KINDS = {
     "number": "a number", "choice": "one of several values", "flag": "yes or no",
-    "hash": "any text",
+    "hash": "any text", "cyclic": "a number that comes round, such as an hour",
 }  # fmt: skip
+
+
+class Attribute(NamedTuple):
+    """How a form asks for an attribute of a feature; ``rare`` ones are folded away."""
+
+    label: str
+    hint: str = ""
+    kinds: tuple[str, ...] = tuple(KINDS)
+    tick: bool = False
+    rare: bool = False
+
+
+ATTRIBUTES = {
+    "mean": Attribute("Usual value", "0", ("number",)),
+    "scale": Attribute("Usual spread", "1", ("number",)),
+    "values": Attribute("Values, with commas", "phone, desktop", ("choice",)),
+    "size": Attribute("Places", "16", ("hash",)),
+    "period": Attribute("Comes round after", "24", ("cyclic",)),
+    "log": Attribute("Skewed: take the logarithm, in units of", "no", ("number",), rare=True),
+    "harmonics": Attribute("Waves in that time", "1", ("cyclic",), rare=True),
+    "missing": Attribute("A value that is missing tells something", tick=True, rare=True),
+    "other": Attribute("So does one that is not listed", "", ("choice",), True, True),
+    "words": Attribute("Take each word by itself", "", ("hash",), True, True),
+}
 
 
 def policy_words(name: str) -> str:
@@ -38,6 +64,15 @@ def policy_words(name: str) -> str:
     'random: shows anything with equal chance, learns nothing'
     """
     return f"{name}: {POLICIES[name]}" if name in POLICIES else name
+
+
+def attribute_words(name: str) -> Attribute:
+    """An attribute of a feature; one that is missing here goes by its name.
+
+    >>> attribute_words("scale").label, attribute_words("new").label
+    ('Usual spread', 'new')
+    """
+    return ATTRIBUTES.get(name, Attribute(name, rare=True))
 
 
 def kind_words(kind: str) -> str:
