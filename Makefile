@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 PIP    := $(BIN)/pip install --disable-pip-version-check -c constraints.txt
 
 .PHONY: help run demo paper test checked lint types layers tests warm pytest bench bench-peers bench-service figures slow \
-        docs linkcheck dist wheel image accessible clean constraints
+        picture docs linkcheck dist wheel image accessible clean constraints
 
 help:
 	@echo "make run      a quick run of the paper's experiments, and a report of it (about two minutes)"
@@ -23,6 +23,7 @@ help:
 	@echo "make slow     tests that take minutes: replay against ground truth, a hundred kills, replicas"
 	@echo "              under every failure, fuzzing, attacks"
 	@echo "make figures  the figures of the README, docs/math.md and docs/lists.md"
+	@echo "make picture  the README's picture of the dashboard (needs chromium)"
 	@echo "make docs     the documentation as a site, in out/site; make linkcheck asks its outside links, too"
 	@echo "make dist     a wheel and an sdist in dist, checked"
 	@echo "make wheel    the wheel alone in an empty environment: the README, whim demo, every how-to page"
@@ -83,6 +84,8 @@ slow: $(READY)
 	$(BIN)/python -m tests.slow.replay_agrees
 	$(BIN)/python -m tests.slow.served_estimates
 	$(BIN)/python -m tests.slow.list_estimates
+	$(BIN)/python -m tests.slow.list_loops
+	$(BIN)/python -m tests.slow.list_probabilities
 	$(BIN)/python -m tests.slow.kills
 	$(BIN)/python -m tests.slow.torture
 	$(BIN)/python -m tests.slow.replicas_answers
@@ -94,6 +97,9 @@ figures: $(READY)
 	$(BIN)/python examples/regret_figure.py docs/images/regret.svg
 	$(BIN)/python examples/revisit_figure.py docs/images/revisit.svg
 	$(BIN)/python examples/lists.py docs/images/lists.svg
+
+picture: $(READY)
+	$(BIN)/python examples/page_picture.py docs/images/page.png
 
 # -n: a link that leads nowhere inside the site is a warning, and warnings are errors
 docs: $(VENV)/.docs-ready
