@@ -51,6 +51,7 @@ html_theme = "furo"
 html_title = f"Whim {release}"
 html_static_path = ["_site/static"]
 html_css_files = ["site.css"]
+html_js_files = [("focus.js", {"defer": "defer"})]
 html_theme_options = {
     "source_repository": f"{REPOSITORY}/",
     "source_branch": "main",
