@@ -22,7 +22,7 @@ from whim.errors import InvalidInputError, LogFileError
 if TYPE_CHECKING:
     import polars as pl
 
-    from whim.client import Client, SpaceConfig
+    from whim.client import Answer, Client, Rewarded, SpaceConfig
     from whim.features import Features
 
 _TOGETHER = 500  # decisions of a request
@@ -188,7 +188,8 @@ def _send(
     if not rows:
         return
     answers = client.decide_many([row.decision for row in rows], space=space)
-    said = [(row, answer) for row, answer in zip(rows, answers, strict=True)]
+    said: list[tuple[_Row, Answer | Rewarded | ServiceError]]
+    said = [*zip(rows, answers, strict=True)]
     taken = [row for row, answer in said if not isinstance(answer, ServiceError)]
     results = client.reward_many([row.reward for row in taken], space=space) if taken else []
     said += zip(taken, results, strict=True)
