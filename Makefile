@@ -22,7 +22,7 @@ help:
 	@echo "make bench-service  only the service under load"
 	@echo "make slow     tests that take minutes: replay against ground truth, a hundred kills, replicas"
 	@echo "              under every failure, fuzzing, attacks"
-	@echo "make figures  the figures of the README, docs/math.md and docs/lists.md"
+	@echo "make figures  the figures of docs/evidence.md, docs/math.md and docs/lists.md"
 	@echo "make picture  the README's picture of the dashboard (needs chromium)"
 	@echo "make docs     the documentation as a site, in out/site; make linkcheck asks its outside links, too"
 	@echo "make dist     a wheel and an sdist in dist, checked"

@@ -179,13 +179,22 @@ class Cluster:
         return [seq for (seq,) in self.server.execute("SELECT seq FROM whim.head ORDER BY shard")]
 
     def settle(self, spaces: list[str], seconds: float = 60) -> None:
-        """Wait until nothing waits for a reward or is on its way, and every copy has every row."""
+        """Wait until nothing waits, is being rebuilt or on its way, and copies have every row."""
+        self._copied(seconds)  # a replica that has not read of a change yet says that all is built
         for i in range(len(self.nodes)):
             for name in spaces:
+                wait_until(lambda i=i, name=name: self._built(i, name), seconds)
                 wait_until(lambda i=i, name=name: self._closed(i, name), seconds)
             wait_until(lambda i=i: not self._queued(i), seconds)
+        self._copied(seconds)
+
+    def _copied(self, seconds: float) -> None:
         for node in self.nodes:
             wait_until(lambda node=node: lasts_of(node.data) == self.heads(), seconds)
+
+    def _built(self, node: int, space: str) -> bool:
+        """Whether a space has the version that was asked for last: a row says so when it has."""
+        return not self.ask(node, "GET", f"/v1/spaces/{space}")["rebuilding"]
 
     def _closed(self, node: int, space: str) -> bool:
         counts = self.ask(node, "GET", f"/v1/spaces/{space}/stats")["counts"]

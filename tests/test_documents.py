@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,19 @@ DOCUMENTS = sorted(
 def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # for the files that a page writes
     run_blocks(path)
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("docs/notebooks/*.ipynb")), ids=lambda p: p.name)
+def test_notebooks_print_what_they_show(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    site = runpy.run_path(str(ROOT / "docs/_site/execute.py"))
+    notebook = json.loads(path.read_text("utf-8"))
+    shown = site["printed"](notebook)
+    assert len(shown) > 3
+    assert site["printed"](site["run"](notebook)) == shown
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)

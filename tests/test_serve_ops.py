@@ -410,7 +410,7 @@ def test_hostile_names_are_escaped():
         totals={name: {"steps": 3} for name in names},
         store=SimpleNamespace(queued_bytes=0, committed=0),
         clock=SimpleNamespace(view=ClockView(False, 0.0, 0)),
-        lag=None,
+        lag=None, queued_bytes=0,
     )  # fmt: skip
     engine.parts = [engine]
     found = scraped(Metrics(engine))

@@ -2,8 +2,8 @@
 
 Contextual bandits that detect each change of interest, restart only what changed, and report it.
 Policies are here, with ``whim.features``, ``whim.worlds``, ``whim.logs``, ``whim.simulate``,
-``whim.replay``, ``whim.testing``, ``whim.Client`` and ``whim.AsyncClient``; each is loaded when
-first used.
+``whim.replay``, ``whim.evaluate``, ``whim.detectors``, ``whim.testing``, ``whim.Client`` and
+``whim.AsyncClient``; each is loaded when first used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from whim.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from whim import detectors as detectors
     from whim import errors as errors
+    from whim import evaluate as evaluate
     from whim import features as features
     from whim import logs as logs
     from whim import policies as policies
@@ -33,7 +35,9 @@ _LATER = {
     "ChangeEvent": "whim.types",
     "Decision": "whim.types",
     "ListDecision": "whim.types",
+    "detectors": "whim.detectors",
     "errors": "whim.errors",
+    "evaluate": "whim.evaluate",
     "features": "whim.features",
     "logs": "whim.logs",
     "replay": "whim.evaluate",
@@ -44,6 +48,7 @@ _LATER = {
 _NOT_IN_ALL = {
     "AsyncClient": "whim.client",  # they need the extra "serve"
     "Client": "whim.client",
+    "client": "whim.client",
     "policies": "whim.policies",
     "types": "whim.types",
 }

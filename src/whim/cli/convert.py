@@ -54,7 +54,7 @@ def convert(
             "R6B on this machine: threads that parse, 2 by default."
         ),
     ] = None,
-    engine: Annotated[str, typer.Option(help="Of parts: local, dask or ray.")] = "local",
+    engine: Annotated[str, typer.Option(help="What converts parts: local, dask or ray.")] = "local",
     address: Annotated[
         Text, typer.Option(metavar="ADDRESS", help="Of the cluster, tcp://host:8786.")
     ] = None,
@@ -64,7 +64,9 @@ def convert(
     ] = None,
     label: Annotated[
         Text,
-        _column("The right class, instead of arm and reward: an arm per class, 1 for the right."),
+        _column(
+            "The true class, instead of --arm and --reward: one arm per class, 1 for the true."
+        ),
     ] = None,
     arm: Annotated[Text, _column("The arm shown.")] = None,
     reward: Annotated[Text, _column("Its reward.")] = None,
@@ -79,15 +81,15 @@ def convert(
         ),
     ] = False,
     category: Annotated[
-        Text, _column("Those of them that are categories written as numbers.")
+        Text, _column("Context columns with categories written as numbers.")
     ] = None,
     cyclic: Annotated[
-        Text, _column("Those that come round: angle=360,hour. Hours and such are recognised.")
+        Text, _column("Cyclic context columns: angle=360,hour. Hours and such are recognised.")
     ] = None,
     features: Annotated[
-        Text, _column("Encode as this log was, or as a JSON file of whim.features says.")
+        Text, _column("Reuse the encoding of a log, or of a JSON file of whim.features.")
     ] = None,
-    time: Annotated[Text, _column("When. Default: the row number.")] = None,
+    time: Annotated[Text, _column("The time of the event. Default: the row number.")] = None,
     propensity: Annotated[Text, _column("Probability of the arm shown.")] = None,
     prefix_propensity: Annotated[
         Text, _column("Of lists: probability of the list up to and including the item.")
@@ -96,17 +98,17 @@ def convert(
         Text,
         typer.Option(
             "--list",
-            help="The list of a row: one row per shown item.",
+            help="The id of the list that a row is part of: one row per shown item.",
             rich_help_panel="Columns of a CSV or Parquet file",
         ),
     ] = None,
     position: Annotated[
-        Text, _column("The item's position in it. Default: the rows' order.")
+        Text, _column("The item's position in its list. Default: the rows' order.")
     ] = None,
     candidates: Annotated[Text, _column("The arms that could be shown: a list, or text.")] = None,
     separator: Annotated[Text, _column("Between them in text. Default: |.")] = None,
     arms: Annotated[
-        Text, _column("Instead of that column: all (of the file), seen (so far), or a,b,c.")
+        Text, _column("Without --candidates: all (of the file), seen (so far), or a,b,c.")
     ] = None,
     items: Annotated[Text, _column("A file with a row per arm.")] = None,
     item_id: Annotated[Text, _column("Its column of ids.")] = None,

@@ -34,7 +34,7 @@ _FIRST_START = "starting the service; the first start on a machine compiles, abo
 
 
 def demo(
-    seconds: Annotated[float, typer.Option(min=1, help="How long readers come.")] = 60,
+    seconds: Annotated[float, typer.Option(min=1, help="Seconds of simulated traffic.")] = 60,
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Default 8126, or any if that is taken.")
     ] = None,

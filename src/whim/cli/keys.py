@@ -65,7 +65,9 @@ def make(
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="DATE", help="The last day, or a time (UTC), at which it works."),
+        typer.Option(
+            metavar="DATE", help="The last day, or the time (UTC), that the key is valid."
+        ),
     ] = None,
     data: DataDir = DATA,
     store: Store = None,

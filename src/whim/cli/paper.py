@@ -19,9 +19,7 @@ def paper(
     ] = "all",
     quick: Annotated[
         bool,
-        typer.Option(
-            "--quick", help="Fewer runs, shorter logs, no beyond/groups: minutes, not an hour."
-        ),
+        typer.Option("--quick", help="Fewer runs, shorter logs, no beyond/groups: takes minutes."),
     ] = False,
     runs: Annotated[int | None, typer.Option(min=1, help="Runs, instead of the usual.")] = None,
     jobs: Jobs = -1,

@@ -16,7 +16,9 @@ def schema(
     ] = 1,
     before: Annotated[
         int | None,
-        typer.Option("--from", metavar="FORMAT", help="Print what leads on from older tables."),
+        typer.Option(
+            "--from", metavar="FORMAT", help="Print the migration from this older format."
+        ),
     ] = None,
 ) -> None:
     """Print the SQL that makes the tables of a shared log, for a database that others look after.

@@ -37,11 +37,14 @@ def simulate(
         int | None, typer.Option(min=1, help="Steps between an arm's changes. Default: 2000.")
     ] = None,
     law: Annotated[
-        str | None, typer.Option(help="ball, sphere or nonnegative vectors. Default: ball.")
+        str | None,
+        typer.Option(help="Contexts drawn from a ball, sphere or nonnegative. Default: ball."),
     ] = None,
     users: Annotated[
         str | None,
-        typer.Option(help="random users, or one fixed. Default: fixed if piecewise, else random."),
+        typer.Option(
+            help="random users, or one fixed user. Default: fixed if piecewise, else random."
+        ),
     ] = None,
     synchronous: Annotated[
         bool, typer.Option("--synchronous", help="All arms change together.")

@@ -140,12 +140,14 @@ def change(
     param: _Param = None,
     set_: _Set = None,
     file: _File = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Until the new version serves.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the new version serves.")
+    ] = False,
     url: _Url = _URL,
     key: _Key = None,
     as_json: Json = False,
 ) -> None:
-    """Change a space: what is named here; with a file, all of it.
+    """Change the given fields of a space, or with --file all of its configuration.
 
     It is rebuilt from its log under the new configuration, and until then the old one serves.
     """
@@ -174,13 +176,13 @@ def learn(
     reward: Annotated[str, typer.Option(metavar="COLUMN", help="Its reward.")],
     id_: Annotated[
         str | None,
-        typer.Option("--id", metavar="COLUMN", help="The row's id. Default: made of the row."),
+        typer.Option("--id", metavar="COLUMN", help="The row's id. Default: a hash of the row."),
     ] = None,
     url: _Url = _URL,
     key: _Key = None,
     as_json: Json = False,
 ) -> None:
-    """Let a space in shadow mode learn from a table of what others showed.
+    """Import past decisions and rewards from a table into a space in shadow mode.
 
     Contexts are the columns that the space's fields name. A row that was sent before is not
     learnt again.

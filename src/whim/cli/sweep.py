@@ -21,7 +21,7 @@ _HORIZON = 20_000
 
 def sweep(
     policy: Annotated[
-        str, typer.Option(metavar="SPEC", help="NAME[:param=value,...], what does not vary.")
+        str, typer.Option(metavar="SPEC", help="NAME[:param=value,...] with what does not vary.")
     ],
     vary: Annotated[
         list[str],

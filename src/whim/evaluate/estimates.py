@@ -46,6 +46,8 @@ def support(events: int, weights: Sequence[float], backed: Sequence[float]) -> S
     Support(effective=50.0, share=1.0, problem=None)
     >>> support(100, [60.0, 60.0], [100.0, 60.0]).problem
     'in 40 % of the events the choice could not have been shown'
+    >>> support(10_000, [1.0, 1.0], [10_000.0, 1.0]).problem
+    'in 100 % of the events the choice could not have been shown'
     """
     w, ww = weights[0], weights[1]
     known, supported = backed
@@ -56,7 +58,8 @@ def support(events: int, weights: Sequence[float], backed: Sequence[float]) -> S
     error = math.sqrt(max(ww / events - mean * mean, 0.0) / events)
     problem = None
     if share < _LEAST:
-        problem = f"in {100 * (1 - share):.3g} % of the events the choice could not have been shown"
+        percent = round(100 * (1 - share), 1)
+        problem = f"in {percent:g} % of the events the choice could not have been shown"
     elif abs(mean - 1) > _FAR * error + 1e-9:
         problem = (
             f"the inverse propensities sum to {mean:.3g} of the events, which is too far from 1 "
