@@ -53,15 +53,15 @@ class Follower:
             changes += [(cut.start + i, event) for i, event in followed.changes]
         return Outcome(chosen, changes)
 
-    def go_lists(self, batch: ListBatch) -> ListOutcome:
+    def go_lists(self, batch: ListBatch, *, by_visits: bool = True) -> ListOutcome:
         """The same over visits that are shown lists.
 
-        Steps of an ``OracleRestart`` count visits here: it does not know how many items of a list
-        will be learnt.
+        Steps of an ``OracleRestart`` count visits, unless ``by_visits`` is false: in a world it
+        does not know how many items of a list will be learnt.
         """
-        policy = self.policy
-        due = policy._due if isinstance(policy, OracleRestart) else {}
-        inner = policy.policy if isinstance(policy, OracleRestart) else policy
+        policy, inner, due = self.policy, self.policy, {}
+        if by_visits and isinstance(policy, OracleRestart):
+            inner, due = policy.policy, policy._due
         outcomes: list[ListOutcome] = []
         changes: list[tuple[int, ChangeEvent]] = []
         for cut, members in self._parts(batch, {step for step in due if step < len(batch.X)}):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from whim import checks
 from whim.errors import InvalidInputError
 from whim.evaluate.list_estimates import ListBlock
+from whim.evaluate.pools import pools_of
 from whim.logs import Log
 from whim.types import F64, I64
 
@@ -24,7 +25,9 @@ class Lists(NamedTuple):
 
     at: I64  # numbers of the lists in the log
     X: F64
-    pools: list[I64]  # each list's items
+    pool_of: I64  # what each could have shown: items of a pool, as in ``ListBatch``
+    offsets: I64
+    members: I64
     block: ListBlock
     lengths: I64
 
@@ -87,11 +90,8 @@ def _lists(log: Log, scheme: str, k: int, at: I64) -> Lists:
     def padded(column: npt.NDArray[Any], empty: float) -> npt.NDArray[Any]:
         return np.where(valid, column[where], empty)
 
-    pools = [
-        np.asarray(log.pool_items[log.pool_offsets[p] : log.pool_offsets[p + 1]], np.int64)
-        for p in log.pool[at].tolist()
-    ]
-    sizes = log.pool_offsets[log.pool[at] + 1] - log.pool_offsets[log.pool[at]]
+    pools = pools_of(log, at)
+    sizes = np.diff(pools.offsets)[pools.pool_of]
     rewards = padded(log.list_reward, 0.0)
     whole = log.reward[at].astype(np.float64)
     cut = full > lengths
@@ -107,18 +107,18 @@ def _lists(log: Log, scheme: str, k: int, at: I64) -> Lists:
         prefixes = padded(log.list_prefix_probability, 1.0)
     shown = padded(log.list_place, -1).astype(np.int64)
     block = ListBlock(
-        np.asarray(sizes, np.int64), np.full_like(shown, -1), shown, rewards, reward, probabilities,
+        sizes, np.full_like(shown, -1), shown, rewards, reward, probabilities,
         prefixes, None if log.list_wanted is None else padded(log.list_wanted, -1).astype(np.int64),
         None if log.explore is None else log.explore[at].astype(np.float64),
     )  # fmt: skip
-    return Lists(at, log.context[at].astype(np.float64), pools, block, lengths)
+    return Lists(at, log.context[at].astype(np.float64), *pools, block, lengths)
 
 
 def arms_at(log: Log, lists: Lists, places: I64) -> I64:
     """The numbers of the arms at places, -1 where there is none."""
-    first = log.pool_offsets[log.pool[lists.at]][:, None]
+    first = lists.offsets[lists.pool_of][:, None]
     there = places >= 0
-    items = log.pool_items[first + np.where(there, places, 0)]
+    items = lists.members[first + np.where(there, places, 0)]
     return np.where(there, log.item_arm[items], -1).astype(np.int64)
 
 

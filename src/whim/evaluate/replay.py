@@ -19,6 +19,7 @@ from whim import checks, logs
 from whim.errors import InvalidInputError
 from whim.evaluate.estimates import CERTAIN
 from whim.evaluate.follow import Follower
+from whim.evaluate.pools import pools_of
 from whim.evaluate.replay_lists import ListPlan, plan_lists, replay_lists
 from whim.evaluate.replay_result import ReplayResult, ReplayRun
 from whim.evaluate.simulate import check_by_label, fresh, sealed
@@ -276,24 +277,18 @@ def _blocks(log: Log, how: Plan, run: int) -> Iterator[_Block]:
             rows = at = at[coins.random(stop - start) < how.sample]
         if not len(at):
             continue
-        pools, pool_of = np.unique(log.pool[rows], return_inverse=True)
-        sizes = log.pool_offsets[pools + 1] - log.pool_offsets[pools]
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], sizes)
-        members = log.pool_items[np.repeat(log.pool_offsets[pools], sizes) + within]
-        batch = EventBatch(  # copies: loops are not compiled for arrays that are read-only
+        pools = pools_of(log, rows)
+        batch = EventBatch(
             mode,
             log.context[rows].astype(np.float64),
-            pool_of,
-            offsets,
-            members.astype(np.int64),
+            *pools,
             log.logged[rows].astype(np.int64),
             log.reward[rows].astype(np.float64)[:, None],
         )
         if how.scheme == "propensity" and log.propensity is not None:
             chance = log.propensity[rows].astype(np.float64)
         else:
-            chance = 1.0 / sizes[pool_of]
+            chance = 1.0 / np.diff(pools.offsets)[pools.pool_of]
         yield _Block(batch, chance, at)
 
 

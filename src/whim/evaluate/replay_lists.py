@@ -25,10 +25,11 @@ from whim.evaluate.list_estimates import ListEstimate, ListSums
 from whim.evaluate.list_result import ListReplayResult, ListRun
 from whim.evaluate.simulate import fresh
 from whim.evaluate.spread import spread
+from whim.kernels.lists import LOGGED, LOGGED_WHOLE, UNUSED, ListBatch
 from whim.logs import Log, Shown
 from whim.policies import Policy
 from whim.policies.base.lists import FEEDBACK, chances
-from whim.types import F64, I64, ArmId, ChangeEvent
+from whim.types import F64, I64, ArmId
 
 MATCHES = ("prefix", "list")
 _COINS, _CHANCES = 104, 105  # random streams, apart from those of other replays
@@ -124,7 +125,7 @@ def _task(path: str, data: dict[str, bytes], how: ListPlan, task: tuple[str, int
 
 
 def replay_lists_once(log: Log, data: bytes, how: ListPlan, run: int) -> ListRun:
-    """One sealed policy over one sample of the log, by live calls."""
+    """One sealed policy over one sample of the log."""
     policy = fresh(data, run)
     follower = Follower(policy, log.arms, np.asarray(log.item_arm, np.int64), log.item_features)
     parts = [np.zeros(how.bins) for _ in range(4)]
@@ -136,8 +137,9 @@ def replay_lists_once(log: Log, data: bytes, how: ListPlan, run: int) -> ListRun
     keep = (how.sample, coins) if how.sample < 1 else ()
     for lists in blocks(log, how.scheme, how.k, how.end, keep=keep):
         accepted = _accepted(lists, how, luck)
-        changes = _follow(policy, follower, log, lists, accepted, how)
+        followed = follower.go_lists(_batch(lists, how, accepted), by_visits=False)
         block = lists.block
+        block.chosen[:] = np.where(block.valid, followed.chosen, -1)
         learnt = np.minimum(_agreeing(lists, how.match), accepted)
         # nothing stands after a list's end: it earns 0 wherever all of the list counts
         positions = np.arange(how.k) < learnt[:, None]
@@ -148,7 +150,8 @@ def replay_lists_once(log: Log, data: bytes, how: ListPlan, run: int) -> ListRun
             block, lists.X, arms_at(log, lists, block.chosen), arms_at(log, lists, block.shown)
         )
         outcome.changes += [
-            (int(lists.at[i]), event.arm, event.step, event.statistic) for i, event in changes
+            (int(lists.at[i]), event.arm, event.step, event.statistic)
+            for i, event in followed.changes
         ]
     outcome.listed = sums.estimates()
     return outcome
@@ -181,34 +184,16 @@ def _agreeing(lists: Lists, match: str) -> I64:
     return np.where((match == "list") & (agree < lists.lengths), 0, agree)
 
 
-def _follow(
-    policy: Policy, follower: Follower, log: Log, lists: Lists, accepted: I64, how: ListPlan
-) -> list[tuple[int, ChangeEvent]]:
-    """Let the policy choose and learn, list by list; its choices go into the block."""
-    block, changes = lists.block, []
-    before: I64 | None = None
-    ids: list[ArmId] = []
-    for i, (items, x) in enumerate(zip(lists.pools, lists.X, strict=True)):
-        if before is None or not np.array_equal(items, before):
-            follower.meet(items)
-            ids = [log.arms[arm] for arm in log.item_arm[items].tolist()]
-            before = items
-        k = int(lists.lengths[i])
-        chosen = policy.select_list(x, ids, k).arms
-        places = [ids.index(arm) for arm in chosen]
-        block.chosen[i, :k] = places
-        shown, n = block.shown[i].tolist(), 0
-        while n < min(k, int(accepted[i])) and places[n] == shown[n]:
-            n += 1
-        if n < k and how.match == "list":
-            continue
-        if n:
-            examine = None if how.examine is None else how.examine[:n]
-            events = policy.update_list(
-                chosen[:n], x, block.rewards[i, :n], feedback=how.feedback, examine=examine
-            )
-            changes += [(i, event) for event in events]
-    return changes
+def _batch(lists: Lists, how: ListPlan, accepted: I64) -> ListBatch:
+    """The lists for a policy to follow; what was not accepted is never the same."""
+    block, (n, k) = lists.block, lists.block.shown.shape
+    unused = block.valid & (np.arange(k) >= accepted[:, None])
+    examine = np.ones(k) if how.examine is None else np.array(how.examine)
+    return ListBatch(
+        k, LOGGED_WHOLE if how.match == "list" else LOGGED, FEEDBACK[how.feedback], k,
+        lists.X, lists.pool_of, lists.offsets, lists.members, block.rewards,
+        np.where(unused, UNUSED, block.shown.astype(np.float64)), np.tile(examine, (n, 1)),
+    )  # fmt: skip
 
 
 def estimate_lists(

@@ -16,8 +16,10 @@ from whim.kernels.linalg.udu import aligned, finite
 from whim.kernels.status import GROW, NEED_NOISE, NO_CHANGE, NOT_FINITE, ListTurn
 from whim.types import F64, I64
 
-# who looks at a list, and how one learns from it
-SEMI, CASCADE, POSITIONS = range(3)
+# who looks at a list, and how one learns from it; the last two are logs of lists, where a user has
+# seen what was shown, and an item counts if it stands there too, with those above it or the whole
+SEMI, CASCADE, POSITIONS, LOGGED, LOGGED_WHOLE = range(5)
+NO_ITEM, UNUSED = -1.0, -2.0  # in a log: beyond a list's end; an item that must not count
 
 
 class ListBatch(NamedTuple):
@@ -25,9 +27,10 @@ class ListBatch(NamedTuple):
 
     Each is shown a list of ``k``, or of its whole pool if that is smaller. ``rewards[i, c]`` is
     what place c of the pool gives if it is seen, ``user`` who looks, and ``seen[i, j]`` whether
-    item j of the list is looked at, for POSITIONS (else it has no columns). What is learnt follows
-    from ``feedback``: of the first ``depth`` items at most, their features times ``examine[i, j]``
-    for POSITIONS.
+    item j of the list is looked at, for POSITIONS (else it has no columns). In a log,
+    ``rewards[i, j]`` is that of the item shown at j, and ``seen[i, j]`` its place, NO_ITEM or
+    UNUSED. What is learnt follows from ``feedback``: of the first ``depth`` items at most, their
+    features times ``examine[i, j]`` for POSITIONS.
     """
 
     k: int
@@ -70,21 +73,23 @@ def learnt(feedback: int, rewards: F64 | Sequence[float], k: int) -> int:
 
 
 def respond(user: int, worth: F64, seen: F64, shown: I64, given: F64) -> int:
-    """What a user gives to the items of a list, into ``given``; how many items there are.
+    """What a user gives to the items of a list, into ``given``; how many items that is.
 
     ``worth`` has the reward of each place of the pool if it is seen. A user who scans (CASCADE)
-    stops at the first click.
+    stops at the first click. A log gives what it has of the items that are the same in its list.
     """
     n, stopped = 0, False
     for j in range(shown.shape[0]):
-        if shown[j] < 0:
+        if shown[j] < 0 or (user >= LOGGED and seen[j] != shown[j]):
             break
-        r = 0.0 if stopped else worth[shown[j]]
+        r = 0.0 if stopped else worth[j if user >= LOGGED else shown[j]]
         if user == POSITIONS:
             r *= seen[j]
         stopped = user == CASCADE and (stopped or r > 0.0)
         given[j] = r
         n += 1
+    if user == LOGGED_WHOLE and n < shown.shape[0] and seen[n] != NO_ITEM:
+        return 0
     return n
 
 

@@ -99,7 +99,7 @@ class ListWriter(Writer):
         k = len(row["place"])
         if rewards is None and reward is None:
             raise InvalidInputError("rewards or reward must be given, got neither.")
-        each = np.full(k, np.nan) if rewards is None else vector("rewards", rewards, k)
+        each = np.full(k, np.nan) if rewards is None else _rewards(rewards, k)
         row["rewards"] = each
         row["reward"] = float(each.sum()) if reward is None else real("reward", reward)
         self._expected("probabilities", probabilities, self._has_propensity)
@@ -312,3 +312,9 @@ def _check_chances(
 def _check_explore(explore: Any) -> None:
     if explore is not None and not ((np.asarray(explore) >= 0) & (np.asarray(explore) <= 1)).all():
         raise InvalidInputError("explore must lie in [0, 1].")
+
+
+def _rewards(rewards: Sequence[float], k: int) -> F64:
+    """One per item; bools count as 0 and 1."""
+    r = np.asarray(rewards)
+    return vector("rewards", r.astype(np.float64) if r.dtype == bool else r, k)

@@ -1,6 +1,7 @@
 """``run_lists``: one policy over visits that are shown lists, compiled; the same as live calls.
 
-What ``simulate`` does in worlds of lists. A batch brings no new arms, as in ``run_events``.
+What ``simulate`` does in worlds of lists, and ``replay`` over logs of lists. A batch brings no new
+arms, as in ``run_events``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from whim.errors import InvalidInputError
-from whim.kernels.lists import POSITIONS, ListBatch, ListRecord, respond
+from whim.kernels.lists import LOGGED, NO_ITEM, POSITIONS, ListBatch, ListRecord, respond
 from whim.kernels.loops import Draws
 from whim.kernels.status import CHANGED, GROW, NEED_NOISE, NO_CHANGE, NOT_FINITE
 from whim.policies.base.compiled import CompiledPolicy
@@ -122,12 +123,16 @@ def _live(policy: Policy, lists: ListBatch, record: ListRecord) -> list[tuple[in
         pool = lists.pool_of[i]
         slots = lists.members[lists.offsets[pool] : lists.offsets[pool + 1]].tolist()
         arms = [ids[slot] for slot in slots]
-        shown = policy.select_list(x, arms, lists.k).arms
+        # with equal scores shared out, a shorter list draws less
+        k = int((lists.seen[i] != NO_ITEM).sum()) if lists.user >= LOGGED else lists.k
+        shown = policy.select_list(x, arms, k).arms
         record.chosen[i, : len(shown)] = [arms.index(arm) for arm in shown]
         n = respond(
             lists.user, lists.rewards[i], lists.seen[i], record.chosen[i], record.rewards[i]
         )
         depth = min(n, lists.depth)
+        if not depth:
+            continue
         examine = lists.examine[i] if lists.feedback == POSITIONS else None
         before = policy.step
         events = policy.update_list(

@@ -72,7 +72,9 @@ class ListEpisode:
         if largest.shape[1] < self.k:
             largest = np.pad(largest, ((0, 0), (0, self.k - largest.shape[1])))
         if self.users == "positions":  # the likeliest place gets the best item, wherever it is
-            rank = np.argsort(np.argsort(-self.examine, axis=1, kind="stable"), axis=1)
+            short = np.arange(self.k) >= np.isfinite(filled).sum(axis=1)[:, None]
+            looked = np.where(short, -1.0, self.examine)  # a place that a small pool leaves empty
+            rank = np.argsort(np.argsort(-looked, axis=1, kind="stable"), axis=1)
             largest = np.take_along_axis(largest, rank, axis=1)
         return self._worth(largest)
 

@@ -164,14 +164,29 @@ class Listing(Previewing):
         """The context of the whole list, or of each of its items; all of them finite."""
         if self._shape is None and x is None:
             return [self._context(None)]
-        if np.ndim(x) != 2:
-            return [self._context(x)]
-        X = checks.matrix("x", x, None, self._d)
+        rows = self._table_by_name("x", x, self._encoding, self._d)
+        if rows is not x and len(rows) == 1:  # a data frame, or a sparse matrix, of one row
+            rows = rows[0]
+        if np.ndim(rows) != 2:
+            return [self._context(rows)]
+        X = checks.matrix("x", rows, None, self._d)
         if len(X) != k:
             raise InvalidInputError(
                 f"x must be a context, or one row for each of k = {k} items, got {len(X)} rows."
             )
         return list(X)
+
+    def _many_contexts(self, X: Any, n: int | None) -> Sequence[Any]:
+        """What ``x`` is for each of many lists, all of it checked."""
+        if self._shape is None and (X is None or isinstance(X, int)):
+            return [None] * (checks.integer("X", X, 0) if n is None else n)
+        if np.ndim(X) != 3:
+            return list(self._contexts(X, n))
+        slots: F64 = np.asarray(X)
+        if n is not None and len(slots) != n:
+            raise InvalidInputError(f"X must have one entry for each of {n} lists, got {len(X)}.")
+        checks.matrix("X", slots.reshape(-1, slots.shape[2]), None, self._d)
+        return list(slots)
 
     def _fill(
         self, contexts: list[F64], slots: I64, cross: F64 | None, k: int, quotas: Quotas | None,
@@ -221,14 +236,17 @@ class Listing(Previewing):
         return Spread(weight, checks.matrix("features", features, len(ids), None))
 
     def select_list_many(
-        self, X: npt.ArrayLike, arms: Iterable[ArmId] | None = None, k: int = 5
+        self, X: Any, arms: Iterable[ArmId] | None = None, k: int = 5, **how: Any
     ) -> list[ListDecision]:
-        """``select_list`` of each row of X in turn, with the same candidates."""
+        """``select_list`` for each row of X in turn, with the same candidates.
+
+        X may be a table of rows by name, or for slots with features of their own an array of
+        shape (lists, k, n_features); a policy that ignores contexts takes the number of lists.
+        Everything else is as for one list.
+        """
         ids = None if arms is None else self._id_list(arms, "arms")
         checks.integer("k", k, 1)
-        self._candidates(ids)
-        contexts = checks.matrix("X", X, None, self._d)
-        return [self.select_list(x, ids, k) for x in contexts]
+        return [self.select_list(x, ids, k, **how) for x in self._many_contexts(X, None)]
 
     # -- rewards --------------------------------------------------------------------------------
 
@@ -283,32 +301,43 @@ class Listing(Previewing):
 
     def update_list_many(
         self,
-        lists: Sequence[Sequence[ArmId]],
-        X: npt.ArrayLike | None,
-        rewards: Sequence[npt.ArrayLike],
+        lists: Iterable[Sequence[ArmId]],
+        X: Any,
+        rewards: Iterable[npt.ArrayLike],
         *,
         feedback: str = "cascade",
         examine: npt.ArrayLike | None = None,
+        cross: Sequence[npt.ArrayLike] | None = None,
     ) -> list[ChangeEvent]:
         """``update_list`` of many lists in order; all are checked before anything is learnt.
 
-        ``rewards`` has one row per list, as long as the list is.
+        ``rewards`` has one row per list, as long as the list is, and so has ``cross``; X is as for
+        ``select_list_many``.
         """
-        n = len(lists)
-        if len(rewards) != n:
-            raise InvalidInputError(f"rewards must have a row for each of {n} lists.")
-        contexts = [None] * n if X is None else checks.matrix("X", X, n, self._d)
+        shown, values = self._rows_of("lists", lists), self._rows_of("rewards", rewards)
+        extra = [None] * len(shown) if cross is None else self._rows_of("cross", cross)
+        for name, rows in (("rewards", values), ("cross", extra)):
+            if len(rows) != len(shown):
+                raise InvalidInputError(
+                    f"{name} must have a row for each of {len(shown)} lists, got {len(rows)}."
+                )
+        contexts = self._many_contexts(X, len(shown))
         checked = [
-            self._plays_of(arms, x, r, None, feedback, examine)
-            for arms, x, r in zip(lists, contexts, rewards, strict=True)
+            self._plays_of(arms, x, r, z, feedback, examine)
+            for arms, x, r, z in zip(shown, contexts, values, extra, strict=True)
         ]
         if not checked:
             return []
-        slots, rows, r, z = zip(*checked, strict=True)
-        cross = None if z[0] is None else np.concatenate(z)
+        slots, contexts, learnt, given = zip(*checked, strict=True)
+        known = None if given[0] is None else np.concatenate(given)
         return self._learn_many(
-            np.concatenate(slots), np.concatenate(rows), np.concatenate(r), cross
+            np.concatenate(slots), np.concatenate(contexts), np.concatenate(learnt), known
         )
+
+    def _rows_of(self, name: str, rows: Any) -> list[Any]:
+        if not isinstance(rows, Iterable) or isinstance(rows, (str, bytes)):
+            raise InvalidInputError(f"{name} must have one row per list, got {rows!r}.")
+        return list(rows)
 
     def _plays_of(
         self, arms: Any, x: Any, rewards: Any, cross: Any, feedback: str, examine: Any

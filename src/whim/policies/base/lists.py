@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from whim import checks
 from whim.errors import InvalidInputError
+from whim.features.data import plain
 from whim.kernels.lists import CASCADE, POSITIONS, SEMI, learnt
 from whim.types import F64, I64, ArmId
 
@@ -106,7 +107,7 @@ class Quotas:
         ``{"topic": {"ads": 1}}`` limits that value alone.
     groups
         By attribute, each candidate's value: a mapping from arms, or one value per candidate in
-        their order. None stands for no value, which is not limited.
+        their order. None (or nan) stands for no value, which is not limited.
     ids
         The candidates.
     """
@@ -172,7 +173,7 @@ def _values(name: str, groups: Groups | None, ids: Sequence[ArmId]) -> list[Hash
     for value in values:
         if not isinstance(value, Hashable):
             raise InvalidInputError(f"groups[{name!r}] must be hashable values, got {value!r}.")
-    return values
+    return [None if plain(value) is None else value for value in values]  # nan: a frame's gap
 
 
 def unit_rows(features: F64) -> F64:
