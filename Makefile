@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 PIP    := $(BIN)/pip install --disable-pip-version-check -c constraints.txt
 
 .PHONY: help run demo paper test checked lint types layers tests warm pytest bench bench-peers bench-service figures slow \
-        picture docs linkcheck dist wheel image accessible clean constraints
+        clients picture docs linkcheck dist wheel image accessible clean constraints
 
 help:
 	@echo "make run      a quick run of the paper's experiments, and a report of it (about two minutes)"
@@ -22,6 +22,7 @@ help:
 	@echo "make bench-service  only the service under load"
 	@echo "make slow     tests that take minutes: replay against ground truth, a hundred kills, replicas"
 	@echo "              under every failure, fuzzing, attacks"
+	@echo "make clients  Personalizer's published JavaScript clients against the service (needs npm)"
 	@echo "make figures  the figures of docs/evidence.md, docs/math.md and docs/lists.md"
 	@echo "make picture  the README's picture of the dashboard (needs chromium)"
 	@echo "make docs     the documentation as a site, in out/site; make linkcheck asks its outside links, too"
@@ -68,6 +69,7 @@ pytest: $(READY)
 bench: $(READY)
 	@failed=0; $(BIN)/python -m benchmarks || failed=1; \
 	  $(BIN)/python -m benchmarks.peers || failed=1; \
+	  $(BIN)/python -m benchmarks.lists || failed=1; \
 	  $(BIN)/python -m benchmarks.service || failed=1; exit $$failed
 
 bench-peers: $(READY)
@@ -92,6 +94,14 @@ slow: $(READY)
 	$(BIN)/python -m tests.slow.claims
 	$(BIN)/python -m tests.slow.fuzz
 	$(BIN)/python -m tests.slow.attacks
+	if command -v npm > /dev/null; then $(MAKE) --no-print-directory clients; fi
+
+CLIENTS := @azure-rest/ai-personalizer@1.0.0-beta.1 @azure/cognitiveservices-personalizer@2.0.1 \
+           @azure/ms-rest-js@2.7.0
+
+clients: $(READY)
+	npm install --silent --no-audit --no-fund --prefix out/clients $(CLIENTS)
+	NODE_PATH=$(CURDIR)/out/clients/node_modules $(BIN)/pytest -q -rs tests/test_personalizer.py -k javascript
 
 figures: $(READY)
 	$(BIN)/python examples/regret_figure.py docs/images/regret.svg

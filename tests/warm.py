@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 import whim
 from tests.factories import FACTORIES
 from tests.test_list_loops import NAMES as LIST_LOOPS
@@ -28,19 +26,8 @@ def compile_all(names: list[str]) -> None:
     """Live calls, batches, loops and lists of policies that share a model."""
     for name in names:
         warm_policy(MADE[name]())
-        compile_list(MADE[name]())
         if name in LIST_LOOPS:
             follow_lists(MADE[name](), list_world(name, "cascade", 2).episode(horizon=2, seed=0))
-
-
-def compile_list(policy: Policy) -> None:
-    """The live call for lists."""
-    d, m, k = policy.n_features, policy.n_item_features, policy.n_cross_features
-    policy.add_arms(["a", "b"], features=np.ones((2, m)) if m else None)
-    Z = np.ones((2, k)) if k and not m else None
-    x = None if d is None else np.ones(d)
-    policy.select(x, cross=Z)
-    policy.select_list(x, k=1, cross=Z)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from whim.policies import Policy, from_bytes
 from whim.policies.base import CompiledPolicy
 from whim.policies.run_events import run_events
 
-CALLS = ("live", "batch", "loop")
+CALLS = ("live", "lists", "batch", "loop")
 
 
 def warm_policy(policy: Policy, calls: Collection[str] = CALLS) -> None:
@@ -25,7 +25,7 @@ def warm_policy(policy: Policy, calls: Collection[str] = CALLS) -> None:
         It stays as it is.
     calls
         ``"live"``: ``select``, ``rank``, ``update``, features that change, arms that retire.
-        ``"batch"``: ``scores_many`` and
+        ``"lists"``: ``select_list`` and ``update_list``. ``"batch"``: ``scores_many`` and
         ``update_many``. ``"loop"``: the compiled loop of ``simulate`` and ``replay``.
 
     Examples
@@ -54,6 +54,10 @@ def warm_policy(policy: Policy, calls: Collection[str] = CALLS) -> None:
             copy.preview(X[0], arms)
             if not copy.randomised:
                 copy.ranked_many(X, [arms, arms])
+    if "lists" in calls:
+        copy.select_list(X[0], arms, 1, cross=Z)  # binds
+        shown = copy.select_list(X[0], arms, 1, cross=Z).arms
+        copy.update_list(shown, X[0], [1.0], cross=None if Z is None else Z[:1])
     if "batch" in calls:
         copy.update_many(arms, X, rewards[0], cross=Z)
         if Z is None:
