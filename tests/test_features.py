@@ -22,7 +22,7 @@ from tests.made_visits import COLUMNS, visits, write_csv
 from whim.cli.app import app
 from whim.errors import InvalidInputError
 from whim.features.encoder import Encoder
-from whim.logs.encoding import NO_NUMBER
+from whim.logs.encoding import MARKER, NO_NUMBER
 from whim.serve import wire
 
 NAN = float("nan")
@@ -170,16 +170,21 @@ def test_numbers_scaled_as_they_come() -> None:
     values = np.random.default_rng(1).normal(100, 7, 500)
     features = wf.Features([wf.number("v"), wf.flag("f")])
     for part in np.array_split(values, 7):
-        features.partial_fit([{"v": v} for v in part])
+        features.partial_fit([{"v": v, "f": True} for v in part])
     assert math.isclose(features.fields[0].mean, values.mean(), rel_tol=1e-12)
     assert math.isclose(features.fields[0].scale, values.std(), rel_tol=1e-12)
     again = wf.Features.from_dict(json.loads(json.dumps(features.to_dict())))
-    again.partial_fit([{"v": 3.0}])
-    assert again.fields == features.partial_fit([{"v": 3.0}]).fields
+    again.partial_fit([{"v": 3.0, "f": None}])
+    assert again.fields == features.partial_fit([{"v": 3.0, "f": None}]).fields
     before = features.to_dict()
-    with pytest.raises(InvalidInputError, match="v must hold numbers, got 'x'"):
-        features.partial_fit([{"v": "x"}])
-    assert features.to_dict() == before
+    for row, word in (
+        ({"v": "x", "f": True}, r"v must hold numbers, got 'x' at \[0\]"),
+        ({"w": 1.0, "f": True}, "data must have 'v'"),
+        ({"v": 1.0, "f": True, "w": 1.0}, r"data must be made of known features \(f, v\), got 'w'"),
+    ):
+        with pytest.raises(InvalidInputError, match=word):
+            features.partial_fit([row])
+    assert features.partial_fit([]).to_dict() == before
 
 
 def test_sparse_rows_have_only_what_is_there() -> None:
@@ -198,7 +203,10 @@ def test_sparse_rows_have_only_what_is_there() -> None:
     [
         (lambda: wf.Features(["age"]), "fields must be made by number, choice"),  # type: ignore[list-item]
         (lambda: wf.Features([wf.flag("a"), wf.flag("a")]), "fields of different names"),
-        (lambda: wf.Features([wf.choice("a", ["b"]), wf.flag("a=b")]), "places of different names"),
+        (
+            lambda: wf.Features([wf.choice("a", ["b"]), wf.flag("a=b")]),
+            "dimensions of different names",
+        ),
         (lambda: wf.number("a", scale=0), "scale of field a must be"),
         (lambda: wf.choice("a", "xy"), "values of field a must be a list of texts"),
         (lambda: wf.Features([wf.choice("a", [])]), "values of field a must be different texts"),
@@ -226,8 +234,8 @@ def test_convert_says_what_it_did_and_keeps_it(tmp_path: Path) -> None:
              "--reward", "click", "--context", COLUMNS, "--logging", "uniform"]  # fmt: skip
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    for said in ("context: 5 columns made 16 features, by the first 800 rows", "hour: comes round",
-                 "device: one of 3 (phone, desk, tablet)", "place of its own where it is missing",
+    for said in ("context: 5 columns made 16 features, by the first 800 rows", "hour: cyclic with",
+                 "device: one of 3 (phone, desk, tablet)", "; a dimension of its own where it is",
                  "price: number, (log(1 +", "constant: 1", "--raw"):  # fmt: skip
         assert said in done.stderr
         assert said not in done.stdout
@@ -268,7 +276,9 @@ def test_odd_cells_are_missing_and_counted(tmp_path: Path) -> None:
         tmp_path / "t.csv", tmp_path / "t.whim", arm="arm", reward="reward", context=["v", "f"]
     )
     assert len(log) == len(cells)
-    assert log.meta["warnings"] == {NO_NUMBER: 2}
+    assert log.meta["warnings"] == {
+        NO_NUMBER.format("v"): 2, MARKER.format("v", "NA"): 1, MARKER.format("v", "nan"): 1,
+    }  # fmt: skip
     assert log.meta["context_names"] == ["v", "v missing", "f", "constant"]
     assert log.context[:7, 1].tolist() == [0, 0, 1, 1, 1, 1, 1]
     assert log.context[:4, 2].tolist() == [0, 1, 0, 1]

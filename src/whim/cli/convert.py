@@ -173,7 +173,7 @@ def convert(
                 f"stopped; what is done is in {to}.parts: the same command goes on", err=True
             )
         raise
-    for line in what_was_done(log):
+    for line in what_was_done(log, options.get("features")):
         typer.echo(line, err=True)
     made = summary(log)
     typer.echo(json.dumps(made, indent=2, ensure_ascii=False) if as_json else _text(made))
@@ -189,17 +189,17 @@ def _spread(jobs: int, engine: str, address: str | None) -> Callable[..., Any] |
     return functools.partial(spread, jobs=jobs, engine=engine, address=address)
 
 
-def what_was_done(log: Log) -> list[str]:
-    """What became of the columns of the context, where they were not taken as they are."""
+def what_was_done(log: Log, given: Any = None) -> list[str]:
+    """What became of the columns of the context: fitted, or encoded as was ``given``."""
     features = log.features
     if features is None:
         return []
     from whim.logs.encoding import FIT_ROWS
 
-    rows = min(log.meta["read"], FIT_ROWS)
+    rows = f"by the first {min(log.meta['read'], FIT_ROWS):,} rows"
     return [
-        f"context: {len(features.fields)} columns made {features.size} features, by the first "
-        f"{rows:,} rows (--raw takes columns as they are)",
+        f"context: {len(features.fields)} columns made {features.size} features, "
+        f"{rows if given is None else f'as {given} has them'} (--raw takes columns as they are)",
         *(f"  {line}" for line in features.describe()),
         f"kept in the log: whim.features.load({str(log.path)!r}) encodes other rows the same way",
     ]

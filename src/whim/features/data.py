@@ -5,6 +5,7 @@ Neither pandas nor polars is imported: a frame is whatever has ``columns`` and g
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -42,10 +43,15 @@ def plain(value: Any) -> Any:
     return value
 
 
-def as_row(row: Any) -> Mapping[str, Any] | None:
-    """A row by name: a dict, or a row of a data frame; None if it has no names."""
+def as_row(row: Any, name: str = "x") -> Mapping[str, Any] | None:
+    """A row by name: a dict, a row of a data frame or a frame of one; None if it has no names."""
     if isinstance(row, Mapping):
         return row
+    if _is_frame(row):
+        columns, n = as_columns(row, name)
+        if n != 1:
+            raise InvalidInputError(f"{name} must be one row, got a data frame of {n}.")
+        return {column: values[0] for column, values in columns.items()}
     if hasattr(row, "_asdict"):  # a named tuple, as of ``itertuples``
         named: dict[str, Any] = row._asdict()
         return named
@@ -57,7 +63,7 @@ def as_row(row: Any) -> Mapping[str, Any] | None:
 
 def is_table(data: Any) -> bool:
     """Whether it is a data frame, or rows by name."""
-    if hasattr(data, "columns") and hasattr(data, "__getitem__"):
+    if _is_frame(data):
         return True
     several = isinstance(data, Sequence) and not isinstance(data, (str, bytes)) and len(data) > 0
     return several and as_row(data[0]) is not None
@@ -71,19 +77,14 @@ def as_columns(data: Any, name: str = "data", *, gaps: bool = False) -> tuple[Co
     >>> as_columns([{"age": 31, "device": "phone"}, {"age": None, "device": "desk"}])
     ({'age': [31, None], 'device': ['phone', 'desk']}, 2)
     """
-    if hasattr(data, "columns") and hasattr(data, "__getitem__"):
-        columns = {str(c): [plain(v) for v in data[c].to_list()] for c in data.columns}
+    if hasattr(data, "collect"):
+        raise InvalidInputError(f"{name} must be a data frame, got a {_kind(data)}: collect() it.")
+    if _is_frame(data):
+        _check_different([str(column) for column in data.columns], name)
+        columns = {str(column): _values(data[column]) for column in data.columns}
         return columns, len(data)
     if isinstance(data, Mapping):
-        columns = {
-            str(c): [plain(v) for v in (values.tolist() if hasattr(values, "tolist") else values)]
-            for c, values in data.items()
-            if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
-        }
-        lengths = {len(values) for values in columns.values()}
-        if len(columns) < len(data) or len(lengths) > 1:
-            raise InvalidInputError(f"{name} must be columns of the same length by name.")
-        return columns, lengths.pop() if lengths else 0
+        return _of_columns(data, name)
     if not isinstance(data, Sequence) or isinstance(data, (str, bytes)):
         raise InvalidInputError(
             f"{name} must be a data frame, columns by name or a list of dicts, got {_kind(data)}."
@@ -91,10 +92,44 @@ def as_columns(data: Any, name: str = "data", *, gaps: bool = False) -> tuple[Co
     return _of_rows(data, name, gaps)
 
 
+def _is_frame(data: Any) -> bool:
+    lazy = hasattr(data, "collect")  # asking it for its columns would make polars warn
+    return lazy or (hasattr(data, "columns") and hasattr(data, "__getitem__"))
+
+
+def _check_different(names: Sequence[str], name: str) -> None:
+    twice = [column for column, n in Counter(names).items() if n > 1]
+    if twice:
+        raise InvalidInputError(f"{name} must have columns of different names, got {twice}.")
+
+
+def _values(column: Any) -> list[Any]:
+    """The cells of a column: a series, an array or a list."""
+    cells = column.to_list() if hasattr(column, "to_list") else column
+    return [plain(cell) for cell in (cells.tolist() if hasattr(cells, "tolist") else cells)]
+
+
+def _of_columns(data: Mapping[Any, Any], name: str) -> tuple[Columns, int]:
+    _check_different([str(column) for column in data], name)
+    columns: Columns = {}
+    for column, cells in data.items():
+        listed = isinstance(cells, Sequence) and not isinstance(cells, (str, bytes))
+        series = hasattr(cells, "to_list") or getattr(cells, "ndim", 0) > 0
+        if not listed and not series:
+            raise InvalidInputError(
+                f"{name} must be columns by name, got {_kind(cells)} as {str(column)!r}."
+            )
+        columns[str(column)] = _values(cells)
+    lengths = {column: len(cells) for column, cells in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise InvalidInputError(f"{name} must be columns of the same length, got {lengths}.")
+    return columns, next(iter(lengths.values()), 0)
+
+
 def _of_rows(data: Sequence[Any], name: str, gaps: bool) -> tuple[Columns, int]:
     rows = []
     for i, one in enumerate(data):
-        row = as_row(one)
+        row = as_row(one, f"{name}[{i}]")
         if row is None:
             raise InvalidInputError(f"{name}[{i}] must be a dict by name, got {_kind(one)}.")
         rows.append({str(key): value for key, value in row.items()})

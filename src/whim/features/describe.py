@@ -10,7 +10,7 @@ def described(f: Field) -> str:
 
     >>> from whim.features.fields import choice, number
     >>> described(number("age", mean=40.0, scale=10.0, missing=True))
-    'number, (age - 40) / 10; a place of its own where it is missing'
+    'number, (age - 40) / 10; a dimension of its own where it is missing'
     >>> described(choice("device", ["phone", "desk"], other=True))
     'one of 2 (phone, desk) or another'
     """
@@ -20,12 +20,13 @@ def described(f: Field) -> str:
         listed = ", ".join(f.values[:5]) + (", …" if len(f.values) > 5 else "")
         words = f"one of {len(f.values)} ({listed})" + (" or another" if f.other else "")
     elif f.kind == "hash":
-        words = f"{'words' if f.words else 'text'} hashed over {f.size} places"
+        words = f"{'words' if f.words else 'text'} hashed over {f.size} dimensions"
     elif f.kind == "cyclic":
-        words = f"comes round after {f.period:g}, {len(names_of(f)) - f.missing} sines and cosines"
+        waves = len(names_of(f)) - f.missing
+        words = f"cyclic with period {f.period:g}, {waves} sines and cosines"
     else:
         words = "true or false"
-    return words + ("; a place of its own where it is missing" if f.missing else "")
+    return words + ("; a dimension of its own where it is missing" if f.missing else "")
 
 
 def _scaled(f: Field) -> str:

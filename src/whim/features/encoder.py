@@ -21,7 +21,7 @@ from whim.features.fields import LARGEST_SIZE, logged, names_of, waves
 from whim.types import F64
 
 _FEW = 64  # numbers that are summed sooner without an array
-_SMALL = 256  # places up to which a list of floats is quicker to fill than an array
+_SMALL = 256  # dimensions up to which a list of floats is quicker to fill than an array
 _LONG = 200  # characters of a text whose place is not worth remembering
 _WORD = re.compile(r"\w+")
 _CACHED = 1 << 16  # different values of a column whose places are remembered
@@ -32,7 +32,7 @@ class Schema(Protocol):
     """How a context, or an item, becomes a vector: ``Features``, or what a service is sent.
 
     Without ``fields`` it comes as a vector of ``size`` numbers. With them it comes as an object;
-    ``rest`` places take, by hashing, what no field names. ``constant`` adds a 1.
+    ``rest`` dimensions take, by hashing, what no field names. ``constant`` adds a 1.
     """
 
     @property
@@ -90,9 +90,9 @@ class Encoder:
                 f"{path} must have either size, for vectors, or fields, for objects, not both."
             )
         self._size = features.size
-        # a field, where its places begin, what fills them, and the place of a missing value or -1
+        # a field, where its dimensions begin, what fills them, and that of a missing value or -1
         self._parts: list[tuple[Any, int, Callable[..., None], int]] = []
-        self._ends: list[int] = []  # of the places of each field's value
+        self._ends: list[int] = []  # of the dimensions of each field's value
         self.names: list[str] = []
         for f in features.fields:
             start, part = len(self.names), _PARTS[f.kind]
@@ -112,7 +112,7 @@ class Encoder:
         self.size = len(self.names)
         if self.size > LARGEST_SIZE:
             raise InvalidInputError(
-                f"{path} must have at most {LARGEST_SIZE} places in all, got {self.size}."
+                f"{path} must have at most {LARGEST_SIZE} dimensions in all, got {self.size}."
             )
 
     def __call__(self, values: Any, *, lenient: bool = False) -> F64:
@@ -120,7 +120,7 @@ class Encoder:
         if not self.by_name:
             return self._vector(values)
         x = np.array(self._filled(values, lenient), np.float64)
-        if not (_abs(x) <= LARGEST).all():  # features that share a place add up
+        if not (_abs(x) <= LARGEST).all():  # features that share a dimension add up
             raise _error(self._path, f"at most {LARGEST:g} in size once added up", values)
         return x
 
@@ -164,7 +164,7 @@ class Encoder:
         if not isinstance(features, dict):
             raise _error(self._path, "an object of features by name", features)
         if self._complete:
-            self.check_complete(features)
+            self._check_complete(features, self._path)
         x: Any = [0.0] * self.size if self.size <= _SMALL else np.zeros(self.size)
         for f, at, part, missing in self._parts:
             value = features.get(f.name)
@@ -178,31 +178,34 @@ class Encoder:
                 for name in sorted(rest):
                     self._hash_rest(name, features[name], x)
             elif not lenient:
-                self._refuse_unknown(rest)
+                self._refuse_unknown(rest, self._path)
         if self._features.constant:
             x[-1] = 1.0
         return x
 
-    def check_complete(self, names: Collection[str]) -> None:
-        """Refuse names of which some are absent."""
+    def check_names(self, names: Collection[str], path: str) -> None:
+        """Refuse names of which some are absent, or that no field has."""
+        if self._complete:
+            self._check_complete(names, path)
+        unknown = set(names) - self._known
+        if unknown and not self._features.rest:
+            self._refuse_unknown(unknown, path)
+
+    def _check_complete(self, names: Collection[str], path: str) -> None:
         if not self._known <= set(names):
             absent = sorted(self._known - set(names))
             raise InvalidInputError(
-                f"{self._path} must have {', '.join(map(repr, absent[:5]))} (None where it is not "
+                f"{path} must have {', '.join(map(repr, absent[:5]))} (None where it is not "
                 f"known), got {', '.join(map(repr, list(names)[:5])) or 'nothing'}."
             )
 
-    def _refuse_unknown(self, unknown: Collection[str]) -> NoReturn:
+    def _refuse_unknown(self, unknown: Collection[str], path: str) -> NoReturn:
         known = ", ".join(sorted(self._known)) or "none"
-        raise _error(self._path, f"made of known features ({known})", sorted(unknown)[0])
+        raise _error(path, f"made of known features ({known})", sorted(unknown)[0])
 
     def columns(self, table: Mapping[str, Any], n: int) -> F64:
         """The vectors of ``n`` rows that come as columns by name, to the same bit."""
-        if self._complete:
-            self.check_complete(table.keys())
-        unknown = table.keys() - self._known
-        if unknown and not self._features.rest:
-            self._refuse_unknown(unknown)
+        self.check_names(table.keys(), self._path)
         x = np.zeros((n, self.size))
         for (f, at, part, missing), end in zip(self._parts, self._ends, strict=True):
             if f.name in table:
@@ -210,7 +213,7 @@ class Encoder:
                 _fill_column(self._path, f, part, table[f.name], x[:, at:with_missing], missing)
             elif missing >= 0:
                 x[:, missing] = 1.0
-        for name in sorted(unknown):
+        for name in sorted(table.keys() - self._known):
             for i, value in enumerate(table[name]):
                 self._hash_rest(name, value, x[i])
         if self._features.constant:
@@ -259,7 +262,7 @@ class Encoder:
 def _fill_column(
     path: str, f: Any, part: Callable[..., None], values: Any, x: F64, missing: int
 ) -> None:
-    """The places of one field for all rows; each value as ``part`` has it, equal ones once."""
+    """The dimensions of one field for all rows; each value as ``part`` has it, equal ones once."""
     if isinstance(values, np.ndarray) and f.kind == "number" and not f.log:  # nan: missing
         gaps = np.isnan(values)
         x[:, 0] = np.where(gaps, 0.0, (values - f.mean) / f.scale)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import whim.checks as checks
+from whim.checks import LARGEST
 from whim.errors import InvalidInputError
 from whim.features.data import as_columns, as_row, plain
 from whim.features.encoder import Encoder
 from whim.features.fields import Field, logged, number
 from whim.types import F64
+
+Moments = tuple[int, float, float]  # count, mean, sum of squares about the mean
 
 
 class _Schema(NamedTuple):
@@ -40,7 +44,7 @@ class Features:
     constant
         Whether to add a 1, which linear policies need.
     rest
-        Places that take, by hashing, what no field names; 0: such a name is an error.
+        Dimensions that take, by hashing, what no field names; 0: such a name is an error.
     sparse
         Rows have only some of the names: what is absent is 0, or missing where the field says so.
 
@@ -76,7 +80,7 @@ class Features:
                 )
         checks.integer("rest", rest, 0)
         self.sparse = bool(sparse)
-        self._seen: dict[str, tuple[int, float, float]] = {}
+        self._seen: dict[str, Moments] = {}
         self._use(_Schema(several, rest, bool(constant)))
 
     def _use(self, schema: _Schema) -> None:
@@ -85,7 +89,9 @@ class Features:
         names = self._encoder.names
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise InvalidInputError(f"fields must have places of different names, got {twice!r}.")
+            raise InvalidInputError(
+                f"fields must have dimensions of different names, got {twice!r}."
+            )
         self._choices = {f.name for f in schema.fields if f.kind == "choice"}
 
     # -- what it is -----------------------------------------------------------------------------
@@ -97,17 +103,17 @@ class Features:
 
     @property
     def constant(self) -> bool:
-        """Whether the last place is always 1."""
+        """Whether the last dimension is always 1."""
         return self._schema.constant
 
     @property
     def rest(self) -> int:
-        """Places that take what no field names."""
+        """Dimensions that take what no field names."""
         return self._schema.rest
 
     @property
     def names(self) -> list[str]:
-        """The name of each place of a vector."""
+        """The name of each dimension of a vector."""
         return list(self._encoder.names)
 
     @property
@@ -126,12 +132,12 @@ class Features:
     def __repr__(self) -> str:
         parts = [f"{f.name}: {f.kind}" for f in self.fields]
         parts += ["rest"] * (self.rest > 0) + ["constant"] * self.constant
-        return f"<Features {', '.join(parts)}; {self.size} places>"
+        return f"<Features {', '.join(parts)}; {self.size} dimensions>"
 
     # -- rows to vectors ------------------------------------------------------------------------
 
     def __call__(self, row: Any) -> F64:
-        """The vector of one row: a dict, or a row of a data frame."""
+        """The vector of one row: a dict, a row of a data frame, or a frame of one row."""
         named = as_row(row)
         if named is None:
             raise InvalidInputError(
@@ -153,6 +159,8 @@ class Features:
         [[1.0, 1.0], [0.0, 1.0]]
         """
         columns, n = as_columns(data, "X", gaps=self.sparse)
+        if not columns and not n:  # no rows, and so no names
+            return np.zeros((0, self.size))
         for name in self._choices & columns.keys():
             columns[name] = [as_text(value) for value in columns[name]]
         return self._encoder.columns(columns, n)
@@ -162,8 +170,9 @@ class Features:
     def partial_fit(self, data: Any) -> Features:
         """Learn mean and scale of the numbers from more rows, which come in any portions.
 
-        For data of which nothing is known in advance. What a policy has learnt belongs to the scale
-        at that time: let it settle over the first rows, then leave it.
+        After ``fit`` it goes on from the rows of that; a mean and scale that were declared are
+        replaced. What a policy has learnt belongs to the scale at that time: let it settle over the
+        first rows, then leave it.
 
         >>> from whim.features import Features, number
         >>> features = Features([number("age")], constant=False)
@@ -171,19 +180,16 @@ class Features:
         >>> features.fields[0].mean, round(features.fields[0].scale, 2)
         (40.0, 8.16)
         """
-        columns, _ = as_columns(data, gaps=True)
+        columns, n = as_columns(data, gaps=True)
+        if columns or n:
+            self._encoder.check_names(columns.keys(), "data")
         fields, seen = [], dict(self._seen)
         for f in self.fields:
             if f.kind == "number" and (values := numbers_of(columns.get(f.name, []), f.name)):
-                taken = np.array([logged(v, f.log) if f.log else v for v in values])
-                n, mean, squares = seen.get(f.name, (0, 0.0, 0.0))
-                # two groups of values as one (Chan, Golub and LeVeque)
-                step, both = float(taken.mean()) - mean, n + len(taken)
-                squares += float(((taken - taken.mean()) ** 2).sum())
-                squares += step * step * n * len(taken) / both
-                mean += step * len(taken) / both
-                seen[f.name] = both, mean, squares
-                f = replace(f, mean=mean, scale=math.sqrt(squares / both) or 1.0)
+                before, more = seen.get(f.name, (0, 0.0, 0.0)), moments(values, f)
+                n, mean, squares = seen[f.name] = _both(before, more)
+                if not (_left_as_it_is(f, before) and set(values) <= {0.0, 1.0}):
+                    f = replace(f, mean=mean, scale=math.sqrt(squares / n) or 1.0)
             fields.append(f)
         self._use(self._schema._replace(fields=tuple(fields)))
         self._seen = seen
@@ -228,7 +234,7 @@ class Features:
         from whim.features.describe import described
 
         lines = [f"{f.name}: {described(f)}" for f in self.fields]
-        lines += [f"whatever else: hashed over {self.rest} places"] if self.rest else []
+        lines += [f"whatever else: hashed over {self.rest} dimensions"] if self.rest else []
         return [*lines, "constant: 1"] if self.constant else lines
 
 
@@ -240,15 +246,17 @@ def load(path: str | os.PathLike[str]) -> Features:
     >>> file = Path(tempfile.mkdtemp()) / "features.json"
     >>> _ = file.write_text(json.dumps(Features([number("age")]).to_dict()))
     >>> load(file)
-    <Features age: number, constant; 2 places>
+    <Features age: number, constant; 2 dimensions>
     """
     file = Path(path)
     log = file.is_dir()
+    source = file / "meta.json" if log else file
     try:
-        told = json.loads((file / "meta.json" if log else file).read_text(encoding="utf-8"))
+        told = json.loads(source.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
         raise InvalidInputError(
-            f"path must be a log or a JSON file of features, got {file}: {error}."
+            f"path must be a log or a JSON file of features, got {source}: {why}."
         ) from None
     if log:
         told = told.get("encoding")
@@ -268,8 +276,36 @@ def as_text(value: Any) -> Any:
 
 def numbers_of(values: Sequence[Any], name: str) -> list[float]:
     """The numbers of a column, without what is missing."""
-    there = [value for value in values if value is not None]
-    for value in there:
+    for i, value in enumerate(values):
+        if value is None:
+            continue
         if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise InvalidInputError(f"{name} must hold numbers, got {value!r}.")
-    return [float(value) for value in there]
+            clock = isinstance(value, str) and re.fullmatch(r"\d\d?:\d\d(:\d\d)?", value)
+            hint = ": as hours, 9:15 is 9.25" if clock else ""
+            raise InvalidInputError(f"{name} must hold numbers, got {value!r} at [{i}]{hint}.")
+        if not abs(value) <= LARGEST:
+            raise InvalidInputError(
+                f"{name} must hold numbers of at most {LARGEST:g} in size, got "
+                f"{str(value)[:80]} at [{i}]."
+            )
+    return [float(value) for value in values if value is not None]
+
+
+def moments(values: Sequence[float], f: Field) -> Moments:
+    """How many numbers a column has, their mean and the sum of squares about it, once logged."""
+    taken = np.array([logged(value, f.log) if f.log else value for value in values])
+    mean = float(taken.mean())
+    return len(taken), mean, float(((taken - mean) ** 2).sum())
+
+
+def _both(one: Moments, other: Moments) -> Moments:
+    """Two groups of values as one (Chan, Golub and LeVeque)."""
+    n, step = one[0] + other[0], other[1] - one[1]
+    squares = one[2] + other[2] + step * step * one[0] * other[0] / n
+    return n, one[1] + step * other[0] / n, squares
+
+
+def _left_as_it_is(f: Field, seen: Moments) -> bool:
+    """Whether ``fit`` saw only 0 and 1, which it does not scale."""
+    n, mean, squares = seen
+    return n > 0 and (f.mean, f.scale) == (0.0, 1.0) and (mean, squares) != (0.0, n)

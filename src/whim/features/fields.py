@@ -11,7 +11,7 @@ import whim.checks as checks
 from whim.errors import InvalidInputError
 
 KINDS = ("number", "choice", "flag", "hash", "cyclic")
-LARGEST_SIZE = 1024  # places of a vector: a policy holds its square for each arm
+LARGEST_SIZE = 1024  # dimensions of a vector: a policy holds its square for each arm
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +23,26 @@ class Field:
     name
         Of the column or key that holds it.
     kind
-        ``"number"``: (value - mean) / scale. ``"choice"``: one place for each of ``values``.
-        ``"flag"``: 0 or 1. ``"hash"``: a text, or a list of texts, spread over ``size`` places.
-        ``"cyclic"``: sines and cosines of a value that comes round after ``period``.
+        ``"number"``: (value - mean) / scale. ``"choice"``: a dimension for each of ``values``.
+        ``"flag"``: 0 or 1. ``"hash"``: a text, or a list of texts, spread over ``size`` dimensions.
+        ``"cyclic"``: sines and cosines of a value with this ``period``.
     mean, scale
         Of a number.
     values
         Of a choice.
     size
-        Places of a hash.
+        Dimensions of a hash.
     log
-        Of a skewed number: it is taken as ±log(1 + |value| / log) before it is scaled; 0: as is.
+        Of a skewed number: it is taken as ``±log(1 + abs(value) / log)`` before it is scaled; 0:
+        as is.
     period, harmonics
         Of a cyclic value: 24 for hours; how many sines, and as many cosines.
     missing
-        Whether a value that is missing has a place of its own. Without it all places are 0, which
-        for a number stands for its mean.
+        Whether a value that is missing has a dimension of its own. Without it all dimensions are
+        0, which for a number stands for its mean.
     other
-        Whether choices that ``values`` does not list share a place of their own.
+        Whether choices that ``values`` does not list share a dimension of their own. Without it
+        all dimensions are 0.
     words
         Whether a hash takes each word of a text by itself, in lower case.
     """
@@ -116,7 +118,7 @@ def number(
 def choice(
     name: str, values: Sequence[str], *, other: bool = False, missing: bool = False
 ) -> Field:
-    """One of several texts, with a place for each.
+    """One of several texts, with a dimension for each.
 
     >>> choice("device", ["phone", "desk"]).values
     ('phone', 'desk')
@@ -131,12 +133,12 @@ def flag(name: str, *, missing: bool = False) -> Field:
 
 
 def text(name: str, *, size: int = 16, words: bool = True) -> Field:
-    """Text over ``size`` places by hashing, word by word; without ``words`` each text is one."""
+    """Text hashed over ``size`` dimensions, word by word; without ``words`` each text is one."""
     return Field(name, "hash", size=size, words=words)
 
 
 def cyclic(name: str, period: float, *, harmonics: int = 1, missing: bool = False) -> Field:
-    """A number that comes round: 23 and 0 o'clock are neighbours.
+    """A number with a period: 23 and 0 o'clock are neighbours.
 
     >>> cyclic("hour", 24).period
     24
@@ -145,7 +147,7 @@ def cyclic(name: str, period: float, *, harmonics: int = 1, missing: bool = Fals
 
 
 def names_of(f: Any) -> list[str]:
-    """The names of a field's places."""
+    """The names of a field's dimensions."""
     many: list[str]
     if f.kind == "choice":
         if not f.values or len(set(f.values)) != len(f.values):
@@ -175,7 +177,7 @@ def waves(value: float, period: float, harmonics: int) -> list[float]:
 
 
 def logged(value: float, unit: float) -> float:
-    """±log(1 + |value| / unit).
+    """``±log(1 + abs(value) / unit)``.
 
     >>> logged(0.0, 2.0), round(logged(-2.0, 2.0), 3)
     (0.0, -0.693)

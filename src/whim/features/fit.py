@@ -12,11 +12,11 @@ import numpy as np
 import whim.checks as checks
 from whim.errors import InvalidInputError
 from whim.features.data import as_columns
-from whim.features.features import Features, as_text, numbers_of
+from whim.features.features import Features, as_text, moments, numbers_of
 from whim.features.fields import KINDS, Field, choice, cyclic, flag, logged, number, text
 from whim.types import F64
 
-# a last word, or name, of a column that comes round: its period, and the values that it may have
+# a last word, or name, of a cyclic column: its period, and the values that it may have
 _ROUND = {"hour": (24, 0, 23), "weekday": (7, 0, 7), "dow": (7, 0, 7), "month": (12, 1, 12),
           "minute": (60, 0, 59)}  # fmt: skip
 _ROUND_NAMES = {"hour of day": "hour", "hourofday": "hour", "day of week": "dow",
@@ -25,14 +25,14 @@ HARMONICS = 2  # an evening is narrower than half a day
 _SKEWED = 1.5  # skewness from which a logarithm is tried
 _RARE = 0.002  # share of rows below which a category is one of the others
 _COVERED = 0.9  # share of rows that the listed categories must have, or the text is hashed
-_HASHED = 32  # places of hashed text
+_HASHED = 32  # dimensions of hashed text
 
 
 def fit(
     data: Any,
     *,
     kinds: Mapping[str, str | Field] | None = None,
-    cyclic: Mapping[str, float | None] | Iterable[str] = (),
+    cyclic: Mapping[str, float | None] | Iterable[str] | str = (),
     constant: bool = True,
     most: int = 32,
 ) -> Features:
@@ -40,8 +40,9 @@ def fit(
 
     A number has mean 0 and standard deviation 1 afterwards, by its logarithm if it is skewed; one
     that is only ever 0 or 1 stays so. Text with few values is a category: rare values share a
-    place. Other text is hashed word by word. A column named ``hour``, ``weekday``, ``month`` or
-    ``minute`` whose numbers fit comes round. Where values are missing, that has a place of its own.
+    dimension. Other text is hashed word by word. A column named ``hour``, ``weekday``, ``month`` or
+    ``minute`` whose numbers fit is cyclic. Where values are missing, that has a dimension of its
+    own. ``partial_fit`` goes on with more rows.
 
     Parameters
     ----------
@@ -51,12 +52,12 @@ def fit(
         What columns are instead of what they look like: ``"number"``, ``"choice"``, ``"flag"``,
         ``"hash"``, or a ``Field``.
     cyclic
-        Columns that come round, and after how much: ``{"angle": 360}``; a column of the names
-        above needs no period, and with period 0 is an ordinary number.
+        Columns of numbers that are cyclic, with their periods: ``{"angle": 360}``; a column of the
+        names above needs no period, and with period 0 is an ordinary number.
     constant
         Whether to add a 1.
     most
-        Categories that a column may have; rarer ones share a place.
+        Categories that a column may have; rarer ones share a dimension.
 
     Examples
     --------
@@ -79,29 +80,43 @@ def fit(
             raise InvalidInputError(
                 f"data must have the column {name!r}; it has {', '.join(list(columns)[:20])}."
             )
-    fields = []
+    fields, seen = [], {}
     for name, values in columns.items():
         given = asked.get(name)
+        if rounds.get(name) and given not in (None, "number", "cyclic"):
+            raise InvalidInputError(f"cyclic must name numbers, got {name!r} of kind {given!r}.")
         if isinstance(given, Field):
             fields.append(given)
             continue
         kind = checks.choice(f"kind of {name}", given, KINDS) if given else _kind(name, values)
-        fields.append(_field(name, kind, values, rounds, most))
-    return Features(fields, constant=constant)
+        f = _field(name, "cyclic" if rounds.get(name) else kind, values, rounds, most)
+        if f.kind == "number" and (numbers := numbers_of(values, name)):
+            seen[name] = moments(numbers, f)
+        fields.append(f)
+    features = Features(fields, constant=constant)
+    features._seen = seen  # which partial_fit goes on from
+    return features
 
 
-def _periods(given: Mapping[str, float | None] | Iterable[str]) -> dict[str, float]:
+def _periods(given: Mapping[str, float | None] | Iterable[str] | str) -> dict[str, float]:
+    given = [given] if isinstance(given, str) else given
     asked = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given)
     periods = {}
     for name, period in asked.items():
-        known = _round_of(name)
+        known = round_of(name)
         if period is not None:
             periods[name] = checks.number(f"period of {name}", period, least=0)
         elif known is None:
-            raise InvalidInputError(f"cyclic must give the period of {name}: {{{name!r}: 24}}.")
+            raise _no_period(name)
         else:
             periods[name] = float(known[0])
     return periods
+
+
+def _no_period(name: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"cyclic must give the period of {name}: cyclic={{{name!r}: 24}}, or --cyclic {name}=24."
+    )
 
 
 def _kind(name: str, values: Sequence[Any]) -> str:
@@ -115,8 +130,9 @@ def _kind(name: str, values: Sequence[Any]) -> str:
         return "hash"
     odd = next((v for v in there if not isinstance(v, (str, int, float, bool))), None)
     if odd is not None:
+        hint = ": make columns such as hour and weekday of it" if hasattr(odd, "isoformat") else ""
         raise InvalidInputError(
-            f"{name} must hold numbers, texts or true and false, got {type(odd).__name__}."
+            f"{name} must hold numbers, texts or true and false, got {type(odd).__name__}{hint}."
         )
     return "choice"
 
@@ -131,7 +147,7 @@ def _field(
         numbers = np.array(numbers_of(values, name))
         period = rounds.get(name, _guessed_period(name, numbers))
         if kind == "cyclic" and not period:
-            raise InvalidInputError(f"cyclic must give the period of {name}.")
+            raise _no_period(name)
         if period:
             return cyclic(name, period, harmonics=HARMONICS, missing=gaps)
         return _number(name, numbers, gaps)
@@ -173,7 +189,8 @@ def _rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _round_of(name: str) -> tuple[int, int, int] | None:
+def round_of(name: str) -> tuple[int, int, int] | None:
+    """The period, and the least and largest value, of a column that its name says is cyclic."""
     words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
     whole = " ".join(words)
     for ending, key in _ROUND_NAMES.items():
@@ -183,8 +200,8 @@ def _round_of(name: str) -> tuple[int, int, int] | None:
 
 
 def _guessed_period(name: str, numbers: F64) -> float:
-    """Of a column whose name and numbers both say that it comes round; else 0."""
-    known = _round_of(name)
+    """Of a column whose name and numbers both say that it is cyclic; else 0."""
+    known = round_of(name)
     if known is None or not len(numbers):
         return 0.0
     period, low, high = known

@@ -37,7 +37,7 @@ class NamedVector(np.ndarray[Any, np.dtype[np.float64]]):
                 )
             return super().__getitem__(self.names.index(at))
         picked = super().__getitem__(at)
-        # a part of the vector has other places: it is an ordinary array
+        # a part of the vector has other dimensions: it is an ordinary array
         return picked.view(np.ndarray) if isinstance(picked, NamedVector) else picked
 
     def __reduce__(self) -> Any:

@@ -7,17 +7,20 @@ length is read once.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from whim.checks import LARGEST
-from whim.errors import InvalidInputError
+from whim.errors import InvalidInputError, LogFileError
 from whim.features import Features, Field, fit, load
 from whim.features.features import as_text
+from whim.features.fit import round_of
 from whim.logs.frames import columns_of, guarded, matching, numbers, scan
 from whim.logs.sources import Source
 from whim.types import F64
@@ -26,34 +29,43 @@ if TYPE_CHECKING:
     import polars as pl
 
 FIT_ROWS = 100_000
-NO_NUMBER = "cell that is no number taken as missing"
-_MISSING = ("", "na", "n/a", "nan", "null")  # what stands for a missing value in text
+# what is noticed about cells of a column
+MARKER = "{}: {!r} taken as missing"
+NO_NUMBER = "{}: no number up to 1e+10, taken as missing"
+NO_FLAG = "{}: neither true nor false, taken as missing"
+GAP = "{}: gap without a dimension of its own, taken as {}"
+UNKNOWN = "{}: unknown category, all zeros"
+_MISSING = ("", "na", "n/a", "nan", "null", "none", "?", "-")  # what stands for a gap in text
 _MOST = 0.9  # share of a column's cells that must be numbers
+_CODES = 0.01  # share of its cells with a leading zero from which they are no numbers
+_NUMBERS = (int, float, Decimal)
+_CODE = re.compile(r"0\d+")
 
-Cyclic = Mapping[str, float | None] | Sequence[str]
+Cyclic = Mapping[str, float | None] | Sequence[str] | str
 
 
 class Sample:
     """The first rows of one file after the other, and the features that are fitted to them."""
 
     def __init__(
-        self, kind: str, context: Sequence[str], categories: Sequence[str], cyclic: Cyclic
+        self, kind: str, context: Sequence[str], categories: Sequence[str] | str, cyclic: Cyclic
     ) -> None:
         self._kind, self._asked = kind, list(context)
-        self._categories, self._cyclic = list(categories), cyclic
+        self._categories = [categories] if isinstance(categories, str) else list(categories)
+        self._cyclic = [cyclic] if isinstance(cyclic, str) else cyclic
         self._cells: dict[str, list[Any]] = {}
         self._rows = 0
 
     def add(self, file: Path) -> None:
         """Take rows of one more file."""
         lazy = scan(file, self._kind)
-        names = matching(self._asked, columns_of(lazy, file), "context", file)
+        names = _matching(self._asked, lazy, file)
         if not self._cells:
             self._cells = {name: [] for name in names}
         wanted = lazy.select(list(self._cells)).head(FIT_ROWS - self._rows)
         frame = guarded(file, lambda: wanted.collect())
         for name, cells in self._cells.items():
-            cells += _plain(frame[name])
+            cells += _cleaned(frame[name]).to_list()
         self._rows += len(frame)
 
     @property
@@ -64,7 +76,7 @@ class Sample:
     def found(self) -> tuple[list[str], Features]:
         """The columns that were meant, and what becomes of them."""
         columns = {
-            name: cells if name in self._categories else _typed(cells)
+            name: cells if name in self._categories else _typed(cells, self._is_cyclic(name))
             for name, cells in self._cells.items()
         }
         if not self._rows:
@@ -78,9 +90,16 @@ class Sample:
         kinds = dict.fromkeys(self._categories, "choice")
         return list(columns), fit(columns, kinds=kinds, cyclic=self._cyclic)
 
+    def _is_cyclic(self, name: str) -> bool:
+        return name in self._cyclic or round_of(name) is not None
+
 
 class Encoding:
-    """Batches of a table into vectors, as ``Features`` say; ``noticed`` counts odd cells."""
+    """Batches of a table into vectors, as ``Features`` say; ``noticed`` counts odd cells.
+
+    These are cells taken as missing although they are not empty, and gaps and categories for which
+    the features, fitted to other rows, have no dimension.
+    """
 
     def __init__(self, features: Features) -> None:
         self.features = features
@@ -104,24 +123,44 @@ class Encoding:
     def _cells(self, column: pl.Series, f: Field) -> Any:
         import polars as pl
 
+        cleaned = _cleaned(column, f.values)
+        gaps = self._gaps(column, cleaned, f)
         if f.kind in ("number", "cyclic"):
-            if column.dtype == pl.String:
-                column = column.str.strip_chars()
-            numbers = column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy().copy()
+            numbers = cleaned.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy().copy()
             numbers[~(np.abs(numbers) <= LARGEST)] = np.nan
-            there = column.is_not_null()
-            if column.dtype == pl.String:
-                there &= ~column.str.to_lowercase().is_in(list(_MISSING))
-            odd = int(np.count_nonzero(np.isnan(numbers) & there.to_numpy()))
-            if odd and column.dtype == pl.String:
-                self.noticed[NO_NUMBER] += odd
+            self._notice(NO_NUMBER, f, int(np.isnan(numbers).sum()) - gaps)
             return numbers if f.kind == "number" and not f.log else numbers.tolist()
-        values = _plain(column)
+        values = cleaned.to_list()
         if f.kind == "flag":
-            return [_as_flag(value) for value in values]
+            flags = [_as_flag(value) for value in values]
+            self._notice(NO_FLAG, f, flags.count(None) - gaps)
+            return flags
         if f.kind == "choice":
-            return [as_text(value) for value in values]
+            texts = [as_text(value) for value in values]
+            if not f.other:
+                known = frozenset(f.values)
+                odd = sum(isinstance(text, str) and text not in known for text in texts)
+                self._notice(UNKNOWN, f, odd)
+            return texts
         return [v if isinstance(v, list) else None if v is None else str(v) for v in values]
+
+    def _gaps(self, column: pl.Series, cleaned: pl.Series, f: Field) -> int:
+        """How many cells are missing; what stands there instead is noticed."""
+        import polars as pl
+
+        if column.dtype == pl.String:
+            markers = column.str.strip_chars().filter(cleaned.is_null()).value_counts()
+            for marker, n in markers.iter_rows():
+                self._notice(MARKER, f, n if marker else 0, marker)
+        gaps = cleaned.null_count()
+        if not f.missing and f.kind != "hash":
+            instead = "the mean" if f.kind == "number" and f.mean else "0"
+            self._notice(GAP, f, gaps, instead)
+        return gaps
+
+    def _notice(self, what: str, f: Field, n: int, *more: str) -> None:
+        if n:
+            self.noticed[what.format(f.name, *more)] += n
 
 
 def contexts_of(
@@ -131,12 +170,12 @@ def contexts_of(
     context: Sequence[str],
     *,
     raw: bool,
-    categories: Sequence[str],
+    categories: Sequence[str] | str,
     cyclic: Cyclic,
     features: Mapping[str, Any] | Features | Source | None,
 ) -> tuple[list[str], Callable[[pl.DataFrame], F64], Encoding | None]:
-    """The names of a context's places, and how a batch becomes contexts."""
-    names = matching(context, columns_of(lazy, file), "context", file)
+    """The names of a context's dimensions, and how a batch becomes contexts."""
+    names = _matching(context, lazy, file)
     if raw:
         if categories or cyclic or features is not None:
             raise InvalidInputError("categories, cyclic and features must be left out where raw.")
@@ -162,30 +201,45 @@ def given(features: Mapping[str, Any] | Features | Source) -> Features:
     return Features.from_dict(features) if isinstance(features, Mapping) else load(features)
 
 
-def _plain(column: pl.Series) -> list[Any]:
-    """The cells; text is stripped, and None where it stands for a missing value."""
+def _matching(patterns: Sequence[str], lazy: pl.LazyFrame, file: Path) -> list[str]:
+    """The columns of the context; refuse a file whose columns are not separated by commas."""
+    columns = columns_of(lazy, file)
+    mark = next((mark for mark in ";\t" if len(columns) == 1 and mark in columns[0]), None)
+    if mark is not None:
+        raise LogFileError(
+            f"{file} must have commas between its columns, got {mark!r} in its header, "
+            f"{columns[0][:80]!r}."
+        )
+    return matching(patterns, columns, "context", file)
+
+
+def _cleaned(column: pl.Series, known: Sequence[str] = ()) -> pl.Series:
+    """The cells, text stripped; null is all that stands for a gap and is no ``known`` category."""
     import polars as pl
 
     if column.dtype.is_temporal():
-        column = column.cast(pl.String)
-    values: list[Any] = column.to_list()
-    if column.dtype != pl.String:
-        return [None if value != value else value for value in values]
-    stripped = (value and value.strip() for value in values)
-    return [None if v is None or v.lower() in _MISSING else v for v in stripped]
+        return column.cast(pl.String)
+    if column.dtype == pl.String:
+        stripped = column.str.strip_chars()
+        gaps = stripped.str.to_lowercase().is_in(_MISSING)
+        return stripped.set(gaps & ~stripped.is_in(pl.Series(known, dtype=pl.String)), None)
+    return column.fill_nan(None) if column.dtype.is_float() else column
 
 
-def _typed(cells: list[Any]) -> list[Any]:
-    """Text that means numbers, or true and false, as such."""
+def _typed(cells: list[Any], cyclic: bool) -> list[Any]:
+    """Text that means numbers, or true and false, as such; codes such as 01000 stay text."""
     import polars as pl
 
     there = [cell for cell in cells if cell is not None]
-    if not there or not all(isinstance(cell, str) for cell in there):
-        return cells
-    if all(cell.lower() in ("true", "false") for cell in there):
-        return [_as_flag(cell) for cell in cells]
-    numbers = pl.Series(cells, dtype=pl.String).cast(pl.Float64, strict=False).to_list()
-    sound = [n if n is not None and abs(n) <= LARGEST else None for n in numbers]
+    numbers = cells
+    if there and all(isinstance(cell, str) for cell in there):
+        if all(cell.lower() in ("true", "false") for cell in there):
+            return [_as_flag(cell) for cell in cells]
+        codes = sum(_CODE.fullmatch(cell) is not None for cell in there)
+        if codes >= _CODES * len(there) and codes and not cyclic:
+            return cells
+        numbers = pl.Series(cells, dtype=pl.String).cast(pl.Float64, strict=False).to_list()
+    sound = [n if isinstance(n, _NUMBERS) and abs(float(n)) <= LARGEST else None for n in numbers]
     good = sum(number is not None for number in sound)
     return sound if good >= _MOST * len(there) else cells
 

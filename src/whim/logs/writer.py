@@ -99,7 +99,10 @@ class Writer:
         self._m = integer("n_item_features", n_item_features, 0)
         self._logging = None if logging is None else choice("logging", logging, LOGGING)
         if logging == "propensity" and not propensities:
-            raise InvalidInputError("propensities must be True under logging='propensity'.")
+            raise InvalidInputError(
+                "propensities must be given under logging='propensity' (of a table, propensity "
+                "names their column), got none."
+            )
         self._has_propensity = bool(propensities)
         self._context_dtype = choice("context_dtype", context_dtype, tuple(CONTEXT_DTYPES))
         self._names = {
