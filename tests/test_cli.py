@@ -19,9 +19,9 @@ import pytest
 from typer.testing import CliRunner
 
 import whim
-from whim.cli import specs
+from whim.cli import show, specs
 from whim.cli.app import app
-from whim.errors import InvalidInputError, WhimError
+from whim.errors import InvalidInputError, UnknownArmError, WhimError
 from whim.evaluate.tasks import OracleMaker
 
 SMALL = ["simulate", "--runs", "2", "--horizon", "300", "--arms", "3", "--features", "2"]
@@ -149,7 +149,9 @@ def test_simulate_saves_and_draws(tmp_path: Path) -> None:
 def test_replay_prints_the_usual_policies(log: Path) -> None:
     found = run("replay", str(log))
     assert found.returncode == 0, found.stderr
-    for word in ("random", "PSLinUCB hybrid", "CTR", "400 events", "logging uniform"):
+    for word in (
+        "random", "PSLinUCB hybrid", "AdaptiveLinUCB", "CTR", "400 events", "logging uniform",
+    ):  # fmt: skip
         assert word in found.stdout
     assert max(map(len, found.stdout.splitlines())) <= 80
 
@@ -440,3 +442,27 @@ finally:
     assert done.returncode == 0
     assert json.loads(done.stdout)
     assert done.stderr == "whim: compiling kernels, kept in here\n"
+
+
+def test_labels_are_not_broken_where_the_terminal_is_narrow(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    numbers = ["1,234.5 [1,200.0, 1,300.0]", "41 % [40, 43]", "0.1234 [0.1200, 0.1300]"]
+    labels = ["AdaptiveLinUCB", "PSLinUCB (paper)", "x" * 50]
+    show.print_table(("policy", "regret", "saved", "reward"), [[one, *numbers] for one in labels])
+    out = capsys.readouterr().out
+    assert "AdaptiveLinUCB " in out
+    assert "PSLinUCB (paper) " in out
+    assert "x" * 33 not in out
+
+
+def test_one_unknown_arm_is_said_in_the_singular() -> None:
+    policy = whim.UCB()
+    policy.add_arms(["a"])
+    with pytest.raises(
+        UnknownArmError, match=r"^arm must be a live arm, got unknown or retired: 'b'"
+    ):
+        policy.update("b", None, 1.0)
+    with pytest.raises(UnknownArmError, match=r"^arms must be live arms, got"):
+        policy.select(arms=["b"])

@@ -161,7 +161,9 @@ def test_spaces_refuse_in_one_line(served: Served, tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("[1]")
     (tmp_path / "cut.json").write_text("{")
     for arguments, line in (
-        (["create", "a b"], "name"),
+        (["create", "sh op"], "name must be 1 to 64 letters (a to z), digits, points"),
+        (["create", "shop\n"], "first one a letter or digit, got 'shop\\n'"),
+        (["create", "s" * 65], "name must be 1 to 64 letters"),
         (["create", "s", "--policy", "magic"], "policy must be one of"),
         (["create", "s", "--param", "alpha"], "param must be made of name=value, got 'alpha'"),
         (["create", "s", "--set", "speed=3"], "unknown field `speed`"),

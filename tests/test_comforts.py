@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import whim
 from tests.factories import FACTORIES
 from whim.errors import InvalidInputError, StateFileError, UnknownArmError
 from whim.features import Features, NamedVector, choice, cyclic, number
+from whim.policies.base.explaining import Explanation
 
 FEATURES = Features([number("age", mean=40, scale=10), choice("device", ["phone", "desk"])])
 ROWS = [{"age": 30.0 + i % 20, "device": ["phone", "desk"][i % 2]} for i in range(60)]
@@ -88,7 +90,7 @@ def test_wrong_names_are_refused_and_harmless() -> None:
     with pytest.raises(InvalidInputError, match="X must be a matrix with 2 columns, got dicts"):
         plain.scores_many([{"age": 1}])
     assert plain.scores_many(pd.DataFrame({"u": [1.0], "v": [2.0]})).shape == (1, 1)
-    with pytest.raises(InvalidInputError, match="features must have 2 places, which is n_features"):
+    with pytest.raises(InvalidInputError, match="features must have 2 dimensions, which"):
         plain.with_features(FEATURES)
 
 
@@ -122,7 +124,7 @@ def test_names_are_shown_and_saved(tmp_path: Path) -> None:
     assert again.features == FEATURES
     assert again.select(ROWS[0]) == policy.select(ROWS[0])
     assert again.to_bytes() == policy.to_bytes()
-    assert "with_features(<Features age: number, device: choice, constant; 4 places>)" in repr(
+    assert "with_features(<Features age: number, device: choice, constant; 4 dimensions>)" in repr(
         again
     )
     bare = whim.PSLinUCBDisjoint(n_features=4)
@@ -206,7 +208,10 @@ def test_every_policy_explains_itself_and_can_be_cloned(name: str) -> None:
     assert policy.to_bytes() == before
     [ranked] = policy.rank(x, ["a"], cross=[given["cross"]] if given else None)
     assert (told.arm, told.score, told.mean, told.width) == tuple(ranked)
+    assert (told.unit, told.total) == ("reward", told.mean)
     assert np.isclose(float(np.sum(told.adds)) + told.rest, told.mean) or np.isinf(told.mean)
+    with pytest.raises(UnknownArmError, match=r"^arm must be .* got unknown or retired: 'nobody'"):
+        policy.explain(x, "nobody", **given)
     assert str(told).startswith("'a'\n")
     if not given:
         X = rng.normal(size=(4, d)) if d is not None else 4
@@ -233,6 +238,56 @@ def test_linear_policies_explain_all_of_the_mean() -> None:
             without[j] = 0.0
             [ranked] = policy.rank(without, ["b"])
             assert np.isclose(told.mean - ranked.mean, told.adds[j])
+
+
+def test_clicks_are_explained_in_log_odds() -> None:
+    """Coefficients of clicks are log-odds, which do not add up to the probability of a click."""
+    policy = whim.AdaptiveLinUCB(n_features=2).with_features(["phone", "one"])
+    policy.add_arms(["a", "new"])
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.random(400) < 0.5, np.ones(400)]).astype(float)
+    clicks = rng.random(400) < 1 / (1 + np.exp(2.5 - 4 * X[:, 0]))
+    policy.update_many(["a"] * 400, X, clicks.astype(float))
+    assert policy.unit == "log-odds"
+    for arm, x in (("a", [1.0, 1.0]), ("a", [0.0, 1.0]), ("new", [1.0, 1.0])):
+        told = policy.explain(x, arm)
+        assert told.unit == "log-odds"
+        assert np.isclose(told.total, np.log(told.mean / (1 - told.mean)))
+        assert np.isclose(float(np.sum(told.adds)) + told.rest, told.total)
+        np.testing.assert_array_equal(told.adds, policy.coefficients(arm) * x)
+    likely = policy.explain([1.0, 1.0], "a")
+    assert abs(likely.rest) < 0.1  # what is left is the uncertainty about the coefficients
+    lines = [line.split() for line in str(likely).splitlines()[1:]]
+    assert [line[0] for line in lines] == [
+        "phone", "one", "rest", "log-odds", "mean", "width", "score",
+    ]  # fmt: skip
+    policy.update("a", [1.0, 1.0], 0.5)  # a third value: they are numbers
+    told = policy.explain([1.0, 1.0], "a")
+    assert (policy.unit, told.unit, told.total) == ("reward", "reward", told.mean)
+    assert np.isclose(float(np.sum(told.adds)) + told.rest, told.mean)
+
+
+def test_log_odds_of_certainty_are_finite() -> None:
+    told = Explanation("a", 1.0, 1.0, 0.0, np.zeros(1), 0.0, "log-odds")
+    assert 36 < told.total < 37
+    assert told._replace(mean=0.0).total == -told.total
+
+
+def test_policies_are_saved_not_pickled() -> None:
+    policy = named()
+    for _ in range(2):  # also where no kernel is bound yet
+        with pytest.raises(TypeError, match=r"PSLinUCBDisjoint cannot be pickled\. Use save.*to_b"):
+            pickle.dumps(policy)
+        policy.update(policy.select(ROWS[0]).arm, ROWS[0], 1.0)
+    again = copy.deepcopy({"one": policy, "two": [policy]})
+    assert again["one"] is again["two"][0] is not policy
+    before = policy.to_bytes()
+    assert again["one"].to_bytes() == before
+    again["one"].update("a", ROWS[1], 0.5)
+    assert policy.to_bytes() == before != again["one"].to_bytes()
+    assert copy.copy(policy).select(ROWS[2]) == policy.select(ROWS[2])
+    told = whim.OracleRestart(policy=policy.clone(), changes={"a": [1]})
+    assert copy.deepcopy(told).to_bytes() == told.to_bytes()
 
 
 def test_clone_changes_what_it_is_asked_to() -> None:
@@ -310,8 +365,9 @@ def test_delayed_is_bounded_and_refuses_what_it_does_not_know() -> None:
         whim.Delayed("ucb")  # type: ignore[type-var]
     with pytest.raises(StateFileError, match="must hold decisions that wait"):
         whim.Delayed.from_bytes(policy.to_bytes())
-    with pytest.raises(StateFileError, match="registered policy, got 'delayed'"):
-        whim.from_bytes(visits.to_bytes())
+    for read in (whim.from_bytes, whim.UCB.from_bytes):
+        with pytest.raises(StateFileError, match=r"a policy, got .* with whim\.Delayed\.load"):
+            read(visits.to_bytes())
 
 
 def test_delayed_keeps_the_cross_row_of_the_arm_and_no_context() -> None:
@@ -339,6 +395,15 @@ def test_common_mistakes_are_explained() -> None:
             whim.simulate(world, given)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="world must be one of"):
         whim.simulate("news", {"a": policy})  # type: ignore[arg-type]
+    piecewise: Any = whim.worlds.PiecewiseLinear
+    with pytest.raises(InvalidInputError, match=r"world must be .* got the class PiecewiseLinear"):
+        whim.simulate(piecewise, {"a": policy})
+    made: Any = whim.LinUCBDisjoint
+    with pytest.raises(InvalidInputError, match=r"LinUCBDisjoint\(\.\.\.\), .* class .* for 'a'"):
+        whim.simulate(world, {"a": made})
+    odd: Any = lambda episode: "policy"  # noqa: E731
+    with pytest.raises(InvalidInputError, match="must return a policy, got 'policy' for 'odd'"):
+        whim.simulate(world, {"odd": odd}, horizon=10, runs=1)
     policy.add_arms(["a"])
     for call in (policy.select, policy.rank, policy.scores):
         with pytest.raises(InvalidInputError, match="the context that LinUCBDisjoint needs, got"):

@@ -38,6 +38,7 @@ from whim.serve.http.keys import Keys
 from whim.serve.jobs import coefficients, whatif
 from whim.serve.log.reader import LogReader
 from whim.serve.settings import load
+from whim.serve.state.choosing import DecisionRequest
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.stats import MICRO
 
@@ -194,6 +195,44 @@ def test_an_arms_page_tells_its_rate_and_its_changes(engine, clock, ask):  # noq
     assert series["changes"]
     for query in ("id=none", "number=7", "number=x", ""):
         assert ask(f"/spaces/news/arm?{query}").status_code == 404
+
+
+def test_coefficients_of_clicks_are_told_as_log_odds(engine, clock, ask):  # noqa: F811
+    units = {"adaptive-linucb": "log-odds of a click", "pslinucb-disjoint": "reward"}
+    for policy, unit in units.items():
+        engine.create(policy, msgspec.structs.replace(CONFIG, policy=policy, holdback=0.0))
+        fill(engine, clock, policy, 1200, change=700)
+        text = ask(f"/spaces/{policy}/arm?id=a").text
+        told = re.search(
+            r"What each feature of a visitor adds to the ([\w -]+?) (?:when|that)", text
+        )
+        assert told is not None
+        assert told[1] == unit
+        assert (">in log-odds of a click<" in text) == (unit != "reward")
+        assert (">in units of reward<" in text) == (unit == "reward")
+    engine.create("numbers", msgspec.structs.replace(CONFIG, policy="adaptive-linucb"))
+    for value in (0.0, 1.0, 0.5):  # which are no clicks
+        body = wire.DecisionBody(candidates=["a"], context={"<b>device</b>": "phone"})
+        answer = ANSWER.decode(engine.decide("numbers", body, b""))
+        engine.reward("numbers", wire.RewardBody(decision_id=answer.decision_id, value=value))
+    assert "adds to the reward that" in ask("/spaces/numbers/arm?id=a").text
+
+
+def test_positions_have_a_mean_where_rewards_are_no_clicks(engine, clock, ask):  # noqa: F811
+    """Of clicks it would be the share once more, and the table too wide for a phone."""
+    for name, value in (("clicks", 1.0), ("sales", 2.5)):
+        engine.create(name, wire.SpaceConfig(context=wire.Features(size=1)))
+        body = wire.ListBody(
+            candidates=["a", "b", "c"], context=[1.0], k=2, decision_id=f"of {name}"
+        )
+        answer = msgspec.json.decode(engine.decide(name, body, DecisionRequest.of(body).raw))
+        top = answer["items"][0]["arm"]
+        reward = wire.RewardBody(decision_id=f"of {name}", value=value, arm=top)
+        engine.reward(name, reward)
+        engine.store.flush()
+        text = ask(f"/spaces/{name}").text
+        assert "Positions in lists" in text
+        assert ("Mean reward</th>" in text) == (name == "sales")
 
 
 def test_numbers_and_texts_are_different_arms(engine, clock, ask):  # noqa: F811

@@ -15,6 +15,14 @@ HOUR = Field(name="hour", kind="number", mean=12.0, scale=6.0)
 AGE = Field(name="age", kind="number")
 MEMBER = Field(name="membership", kind="flag")
 TAGS = Field(name="tags", kind="hash", size=2)
+# as ``whim convert`` makes them
+GAPPY = Field(name="device", kind="choice", values=["phone", "desktop"], missing=True)
+LISTED = Field(name="country", kind="choice", values=["DE", "FR"], other=True, missing=True)
+CLOCK = Field(name="hour", kind="cyclic", period=24.0)
+WAVES = Field(name="hour", kind="cyclic", period=24.0, harmonics=2)
+MONTH = Field(name="month", kind="cyclic", period=12.0)
+PHASE = Field(name="phase", kind="cyclic", period=29.53)
+OLD = Field(name="age", kind="number", mean=40.0, scale=10.0, missing=True)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +46,57 @@ def test_named_features(
 ) -> None:
     lead, rest = change_sentence(direction, Features(fields=fields, constant=constant))
     assert f"{lead} travel {rest}." == said
+
+
+@pytest.mark.parametrize(
+    ("fields", "constant", "direction", "said"),
+    [
+        ([GAPPY], True, [0.9, 0.0, 0.0, 0.0], "Phone readers now like travel more."),
+        ([GAPPY], True, [0.1, 0.0, 0.0, 0.9], "Readers now like travel more."),
+        ([GAPPY], False, [0.7, 0.6, 0.0], "Readers now like travel more."),  # few are unknown
+        ([GAPPY], False, [0.0, 0.1, -0.9], "Readers whose device is unknown now like travel less."),
+        ([GAPPY], False, [0.7, 0.0, -0.7],
+         "Phone readers now like travel more."),  # nothing is told of the few
+        ([LISTED], True, [0.0, 0.1, 0.9, 0.0, 0.0],
+         "Readers whose country is not listed now like travel more."),
+        ([CLOCK], True, [0.9, 0.0, 0.0],
+         "Readers whose hour is around 6 now like travel more, those whose hour is around 18 "
+         "less."),
+        ([CLOCK], True, [0.0, -0.9, 0.9], "Readers whose hour is around 12 now like travel more."),
+        ([CLOCK], True, [0.1, -0.1, 0.9], "Readers now like travel more."),
+        ([WAVES], True, [0.0, -0.5, 0.0, 0.5, 0.3],
+         "Readers whose hour is around 12 now like travel more."),
+        ([MONTH], True, [0.0, 0.5, 0.5], "Readers whose month is around 12 now like travel more."),
+        ([PHASE], True, [0.5, 0.0, 0.5],
+         "Readers whose phase is around 7.38 now like travel more."),
+        ([OLD], True, [0.1, 0.0, 0.9], "Readers now like travel more."),
+        ([OLD], True, [0.0, -0.9, 0.0], "Readers whose age is unknown now like travel less."),
+        ([WAVES, GAPPY, OLD], True, [0.0] * 4 + [0.0, -0.9, 0.0] + [0.1, 0.0] + [0.1],
+         "Desktop readers now like travel less."),
+    ],
+)  # fmt: skip
+def test_fields_as_a_converted_log_has_them(
+    fields: list[Field], constant: bool, direction: list[float], said: str
+) -> None:
+    features = Features(fields=fields, constant=constant)
+    lead, rest = change_sentence(direction, features)
+    assert f"{lead} travel {rest}." == said
+
+
+def test_flags_and_hashes_with_missing_values() -> None:
+    fields = [
+        Field(name="member", kind="flag", missing=True),
+        Field(name="query", kind="hash", size=2, missing=True),
+    ]
+    features = Features(fields=fields, constant=True)
+    lead, rest = change_sentence([0.9, 0.0, 0.0, 0.1, 0.0, 0.0], features)
+    assert (lead, rest) == ("Readers marked “member” now like", "more")
+    assert change_sentence([0.0, 0.0, 0.1, -0.9, 0.1, 0.0], features) == (
+        "Readers now like", "differently, depending on query",
+    )  # fmt: skip
+    assert change_sentence([0.0, 0.0, 0.0, 0.0, -0.9, 0.1], features) == (
+        "Readers whose query is unknown now like", "less",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

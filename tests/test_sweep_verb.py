@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import whim
 from tests.spread_tasks import environment, until
 from tests.test_cli import D, refused, said, write_log
+from whim.cli import forecast
 from whim.cli.app import app
 from whim.errors import LogFileError
 from whim.evaluate.tasks import log_run, log_settings
@@ -228,6 +229,21 @@ def test_two_processes_and_a_cluster_give_the_rows_of_one(tmp_path: Path) -> Non
             assert found[0] == found[1] == found[2]
     finally:
         cluster.stop()
+
+
+def test_a_long_sweep_says_how_long_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecast, "_LONG", 0.0)
+    sweep = ["sweep", *POLICY, *GRID, *WORLD, "--jobs", "1", "--store", str(tmp_path)]
+    monkeypatch.setattr(forecast, "_MANY", 4 * 600)
+    found = CliRunner().invoke(app, sweep, catch_exceptions=False)
+    assert "this will take about less than a minute on 1 process" in found.stderr
+    assert len(list(tmp_path.glob("**/*.json"))) == 4  # a trial is no result
+    again = CliRunner().invoke(app, [*sweep, "--vary", "revisit=off"], catch_exceptions=False)
+    assert "this will take" in again.stderr
+    once_more = CliRunner().invoke(app, sweep, catch_exceptions=False)
+    assert "this will take" not in once_more.stderr  # nothing is left
 
 
 # -- refusals --------------------------------------------------------------------------------------

@@ -162,7 +162,8 @@ class ArmTable:
             except InvalidInputError as error:
                 return error
         shown = ", ".join(repr(a) for a in unknown[:5]) + (" …" if len(unknown) > 5 else "")
-        return UnknownArmError(f"{name} must be live arms, got unknown or retired: {shown}.")
+        kind = "a live arm" if name == "arm" else "live arms"
+        return UnknownArmError(f"{name} must be {kind}, got unknown or retired: {shown}.")
 
     def restore(self, ids: list[ArmId], slots: list[int], size: int) -> None:
         """Become the table that has these arms at these slots, and ``size`` slots in total."""

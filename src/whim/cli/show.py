@@ -18,6 +18,9 @@ from whim.extras import require
 if TYPE_CHECKING:
     from whim.evaluate import ReplayResult, SimulationResult
 
+_LABEL = 32  # characters of a label up to which it is not folded
+_WIDEST = 10_000  # of a table
+
 
 def _decimals(value: float, significant: int) -> int:
     if not math.isfinite(value) or value == 0:
@@ -79,7 +82,10 @@ def compact(value: float) -> str:
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> None:
-    """A table on stdout; the first ``left`` columns are text, the others numbers."""
+    """A table on stdout; the first ``left`` columns are text, the others numbers.
+
+    The first one has the rows' labels, which are kept in one line unless they are very long.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -88,14 +94,17 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left:
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
     for i, heading in enumerate(headings):
         if i < left:
-            table.add_column(heading, overflow="fold", min_width=len(heading))
+            labels = [len(row[i]) for row in rows] if i == 0 else []
+            least = max(len(heading), min(max(labels, default=0), _LABEL))
+            table.add_column(heading, overflow="fold", min_width=least)
         else:
             table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(*map(Text, row))  # Text: square brackets are not markup here
     console = Console()
-    # long words are folded to fit, numbers never cut
-    console.width = max(console.width, console.measure(table).minimum)
+    # long words are folded to fit; labels and numbers are never cut, so it may be wider
+    wide = console.options.update(width=_WIDEST)
+    console.width = max(console.width, console.measure(table, options=wide).minimum)
     console.print(table)
 
 

@@ -119,6 +119,7 @@ def create(
     """Make a space."""
     from whim.cli.show import print_json
 
+    _check_name(name)
     base = {} if file is None else _read(file)
     if features is not None:
         from whim.features import load
@@ -231,6 +232,24 @@ def retire(
     with _client(url, key) as client:
         client.retire(name)
     typer.echo(f"{name} is retired")
+
+
+def _check_name(name: str) -> None:
+    """Refuse in words what the service would refuse as text that fits no pattern."""
+    from whim.cli.serve import needed
+
+    needed()
+    import msgspec
+
+    from whim.serve.wire import Name
+
+    try:
+        msgspec.convert(name, Name)
+    except msgspec.ValidationError:
+        raise InvalidInputError(
+            "name must be 1 to 64 letters (a to z), digits, points, underscores and hyphens, the "
+            f"first one a letter or digit, got {name!r}."
+        ) from None
 
 
 def _waited(client: Client, name: str, version: int) -> bool:

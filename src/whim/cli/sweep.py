@@ -164,15 +164,31 @@ def _run(
     from whim.cli.progress import bar, processes
     from whim.evaluate import spread
 
-    done = sum(kept.get(work.function, task) is not None for task in tasks)
+    left = [task for task in tasks if kept.get(work.function, task) is None]
+    done = len(tasks) - len(left)
     typer.echo(f"{len(tasks)} runs, {done} of them done already in {kept.path}", err=True)
-    jobs = processes(jobs, work.steps * (len(tasks) - done))
+    jobs = processes(jobs, work.steps * len(left))
+    if left and work.metric == "regret" and where.get("engine", "local") == "local":
+        _say_how_long(work, left, jobs)
     try:
         with bar(f"sweep in {work.source.what}", len(tasks)) as progress:
             return spread(work.function, tasks, jobs=jobs, store=kept, progress=progress, **where)
     except KeyboardInterrupt:
         typer.echo(f"stopped; what is done is in {kept.path}: the same command goes on", err=True)
         raise
+
+
+def _say_how_long(work: _Work, left: list[dict[str, Any]], jobs: int) -> None:
+    """Forecast the runs in a world that are left, by a short one in the middle of them."""
+    from whim.cli.forecast import say_how_long
+
+    task = left[len(left) // 2]
+
+    def trial(*, horizon: int, runs: int) -> None:
+        for _ in range(runs):
+            work.function({**task, "horizon": horizon})
+
+    say_how_long(trial, horizon=int(work.steps), runs=len(left), policies=1, jobs=jobs)
 
 
 def _summary(

@@ -78,6 +78,11 @@ def simulate(
     checks.integer("runs", runs, 1)
     checks.integer("horizon", horizon, 1)
     checks.integer("points", points, 1)
+    if isinstance(world, type):
+        raise InvalidInputError(
+            f"world must be a made one, such as {world.__name__}(...), got the class "
+            f"{world.__name__}."
+        )
     if not callable(getattr(world, "episode", None)):
         raise InvalidInputError(f"world must be one of whim.worlds, got {world!r}.")
     check_by_label(policies)
@@ -121,6 +126,11 @@ def sealed(label: str, made: Any) -> bytes | Callable[[Episode], Policy]:
         if made.arms:
             raise InvalidInputError(f"policies must have no arms yet, got {label!r} with some.")
         return made.to_bytes()
+    if isinstance(made, type) and issubclass(made, Policy):
+        raise InvalidInputError(
+            f"policies must be made ones, such as {made.__name__}(...), got the class "
+            f"{made.__name__} for {label!r}."
+        )
     if not callable(made):
         raise InvalidInputError(
             f"policies must be policies or functions that make one, got {made!r} for {label!r}."
@@ -141,6 +151,15 @@ def _restream(policy: Policy, run: int) -> Policy:
     return policy
 
 
+def _made(label: str, maker: Callable[[Episode], Policy], episode: Episode, run: int) -> Policy:
+    made: Any = maker(episode)
+    if not isinstance(made, Policy):
+        raise InvalidInputError(
+            f"a function among policies must return a policy, got {made!r} for {label!r}."
+        )
+    return _restream(made, run)
+
+
 def run_once(
     world: World | ListWorld,
     makers: dict[str, Any],
@@ -155,7 +174,7 @@ def run_once(
     outcome: dict[str, Any] = {"regret": {}, "reward": {}, "detection": {}}
     outcome["changes"] = sum(map(len, episode.changes.values()))
     for label, made in makers.items():
-        policy = fresh(made, run) if isinstance(made, bytes) else _restream(made(episode), run)
+        policy = fresh(made, run) if isinstance(made, bytes) else _made(label, made, episode, run)
         if isinstance(episode, ListEpisode):
             lost, reward, detection = _play_lists(policy, episode, feedback)
         else:

@@ -82,7 +82,7 @@ def convert(
     """Read a CSV or Parquet file whose rows are events, in the order of the file.
 
     The columns of the context become features as ``whim.features.fit`` finds them in the first
-    100,000 rows: numbers scaled, categories one place each, places for what is missing, a constant.
+    100,000 rows: numbers scaled, categories and what is missing a dimension each, a constant.
     ``Log.features`` has what was done.
 
     Parameters

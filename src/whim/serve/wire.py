@@ -26,13 +26,13 @@ Number = Annotated[float, Meta(ge=-1e10, le=1e10)]
 class Field(Struct, forbid_unknown_fields=True, kw_only=True):
     """One feature by name: how its value becomes numbers.
 
-    ``number``: (value - mean) / scale. ``choice``: one place for each of ``values``; others give
-    zeros. ``flag``: 0 or 1. ``hash``: text, or a list of texts, spread over ``size`` places.
-    ``cyclic``: sines and cosines of a value that comes round after ``period``, such as 24 hours.
+    ``number``: (value - mean) / scale. ``choice``: a dimension for each of ``values``; others give
+    zeros. ``flag``: 0 or 1. ``hash``: text, or a list of texts, spread over ``size`` dimensions.
+    ``cyclic``: sines and cosines of a value with this ``period``, such as 24 hours.
 
-    ``log`` takes a skewed number as ±log(1 + |value| / log) before it is scaled. ``missing`` gives
-    a missing value, and ``other`` choices that are not listed, a place of their own. ``words``
-    hashes each word of a text by itself.
+    ``log`` takes a skewed number as ``±log(1 + abs(value) / log)`` before it is scaled. ``missing``
+    gives a missing value, and ``other`` choices that are not listed, a dimension of their own.
+    ``words`` hashes each word of a text by itself.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=128)]
@@ -54,7 +54,7 @@ class Features(Struct, forbid_unknown_fields=True, kw_only=True):
     """How a context, or an item, becomes a vector.
 
     Without ``fields`` it comes as a vector of ``size`` numbers. With them it comes as an object;
-    ``rest`` places take, by hashing, what no field names (0: an unnamed feature is an error).
+    ``rest`` dimensions take, by hashing, what no field names (0: an unnamed feature is an error).
     ``constant`` adds a 1.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -12,15 +13,21 @@ from whim.features.vector import named
 from whim.policies.base.preview import Previewing
 from whim.types import F64, ArmId, Decision
 
+_ALMOST_1 = 1.0 - 2.0**-53  # log-odds of a mean that was rounded to 0 or 1 stay finite
+
 
 class Explanation(NamedTuple):
     """What one arm's score is made of.
 
-    ``adds`` is what each feature adds to ``mean``: its value times its coefficient, the arm's own
-    and, for hybrid and shared payoffs, what all arms share. ``rest`` is what of the mean that does
-    not explain: the doubt of an arm that was not played lately, cross features of the caller's,
-    the curve of ``AdaptiveLinUCB``'s clicks; all of it for a policy that ignores contexts.
-    ``score`` is ``mean`` + ``width`` unless the policy samples.
+    ``adds`` is what each feature adds to ``total``: its value times its coefficient, the arm's own
+    and, for hybrid and shared payoffs, what all arms share. ``rest`` is the rest of the total:
+    cross features of the caller's, and what uncertainty about the arm does to its mean (one not
+    played lately, new coefficients); all of it for a policy that ignores contexts.
+
+    ``unit`` is what these are in. For ``"reward"`` the total is ``mean``. While ``AdaptiveLinUCB``
+    takes rewards for clicks it is ``"log-odds"``: ``mean`` is then the probability of a click (of
+    the higher of two rewards), p, and the total ln(p / (1 - p)). ``score`` is ``mean`` + ``width``
+    unless the policy samples.
     """
 
     arm: ArmId
@@ -29,6 +36,12 @@ class Explanation(NamedTuple):
     width: float
     adds: F64
     rest: float
+    unit: str = "reward"
+
+    @property
+    def total(self) -> float:
+        """What ``adds`` and ``rest`` sum up to: the mean, or its log-odds."""
+        return _log_odds(self.mean) if self.unit == "log-odds" else self.mean
 
     def __str__(self) -> str:
         """A line per feature, the largest first, then the rest and the width."""
@@ -36,19 +49,36 @@ class Explanation(NamedTuple):
         order = np.argsort(-np.abs(self.adds), kind="stable").tolist()
         lines = [(names[i], float(self.adds[i])) for i in order]
         lines += [("rest", self.rest)] if abs(self.rest) > 1e-12 else []
+        if self.unit == "log-odds":
+            lines.append(("log-odds", self.total))
         lines += [("mean", self.mean), ("width", self.width), ("score", self.score)]
         wide = max(len(name) for name, _ in lines)
         body = "\n".join(f"  {name:<{wide}}  {value:+.4g}" for name, value in lines)
         return f"{self.arm!r}\n{body}"
 
 
+def _log_odds(p: float) -> float:
+    p = min(max(p, 1.0 - _ALMOST_1), _ALMOST_1)
+    return math.log(p) - math.log1p(-p)
+
+
 class Explaining(Previewing):
     """What helps people to see what a policy does; none of its calls changes what was learnt."""
+
+    @property
+    def unit(self) -> str:
+        """What coefficients and explanations are in: ``"reward"``, or ``"log-odds"`` of a click.
+
+        The latter is only of ``AdaptiveLinUCB``, while rewards have had at most two values.
+        """
+        return "log-odds" if getattr(self, "_clicks", False) else "reward"
 
     def explain(
         self, x: npt.ArrayLike | None, arm: ArmId, *, cross: npt.ArrayLike | None = None
     ) -> Explanation:
         """What each feature adds to an arm's mean in a context, and the width.
+
+        See ``Explanation``; ``unit`` says what the policy's numbers are in.
 
         Parameters
         ----------
@@ -73,15 +103,17 @@ class Explaining(Previewing):
           width  +0.7071
           score  +3.707
         """
+        self._table.slot(arm)
         context: F64 = np.array(self._context(x))
         rows: Any = None if cross is None else [cross]
         [(_, score, mean, width)] = self.rank(context, [arm], cross=rows)
         slopes = self._slopes(arm, len(context))
         adds: F64 = np.zeros(0) if slopes is None else slopes * context
-        rest = mean - float(adds.sum())
+        total = _log_odds(mean) if self.unit == "log-odds" else mean
+        rest = total - float(adds.sum())
         if self._encoding is not None and len(adds) == self._encoding.size:
             adds = named(adds, self._encoding.names)
-        return Explanation(arm, score, mean, width, adds, rest)
+        return Explanation(arm, score, mean, width, adds, rest, self.unit)
 
     def _slopes(self, arm: ArmId, d: int) -> F64 | None:
         """How the mean of an arm grows with each feature of x; None: not with x alone."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, NoReturn, Self, SupportsIndex
 
 import numpy as np
 
@@ -86,7 +87,7 @@ class Naming:
 
     @property
     def feature_names(self) -> list[str] | None:
-        """The names of a context's places, if they have any."""
+        """The names of a context's dimensions, if they have any."""
         return None if self._encoding is None else self._encoding.names
 
     def with_features(
@@ -104,7 +105,7 @@ class Naming:
         ----------
         features
             Of contexts: made by ``whim.features``, or a list of names for plain numbers. As many
-            places as ``n_features``.
+            dimensions as ``n_features``.
         items
             The same for the arms' features.
 
@@ -158,6 +159,8 @@ class Naming:
             return X
         if hasattr(X, "toarray"):
             return X.toarray()
+        if encoding is not None and isinstance(X, list) and not X:  # no rows, and so no names
+            return encoding.many(X)
         if not is_table(X):
             return X
         if encoding is not None:
@@ -191,7 +194,30 @@ class Naming:
         self._history.append(event)
         return event
 
-    # -- saved ----------------------------------------------------------------------------------
+    # -- copied and saved -----------------------------------------------------------------------
+
+    def __copy__(self) -> Self:
+        made = type(self).__new__(type(self))
+        vars(made).update(self._copied())
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made = memo[id(self)] = type(self).__new__(type(self))  # methods of it refer to it
+        vars(made).update(copy.deepcopy(self._copied(), memo))
+        return made
+
+    def _copied(self) -> dict[str, Any]:
+        """What a copy has."""
+        state: Any = self.__getstate__()
+        return dict(state)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        """Refuse to be pickled: a pickle can run any code, and fits one version only."""
+        raise TypeError(
+            f"{type(self).__name__} cannot be pickled. Use save(path) and whim.load(path), or "
+            "to_bytes() and whim.from_bytes(data), which keep its whole state; clone() makes a "
+            "new one."
+        )
 
     def _features_to_header(self) -> dict[str, Any]:
         """What a saved file says of features by name; nothing where there are none."""
@@ -212,7 +238,7 @@ def _checked(
     features = given if isinstance(given, Features) else Features.plain(given)
     if features.size != size:
         raise InvalidInputError(
-            f"{name} must have {size} places, which is {parameter}, got {features.size}."
+            f"{name} must have {size} dimensions, which is {parameter}, got {features.size}."
         )
     return features
 

@@ -27,6 +27,7 @@ from whim.errors import InvalidInputError, StateFileError
 from whim.types import ArmId
 
 FORMAT = 1
+DELAYED = "delayed"  # the class of a file of ``Delayed``
 _MAGIC = b"whim\x00pol"
 _HEAD = struct.Struct("<8sIQ")
 _SEAL = 32
@@ -101,8 +102,13 @@ def pack(header: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> bytes:
     return body + hashlib.sha256(body).digest()
 
 
-def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """The header and arrays that ``pack`` sealed; ``source`` names the file in errors."""
+def unpack(
+    data: bytes, source: str, *, delayed: bool = False
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """The header and arrays that ``pack`` sealed; ``source`` names the file in errors.
+
+    It must be of a policy; or, for ``delayed``, may be of decisions that wait.
+    """
     if data[:8] != _MAGIC:
         raise StateFileError(f"{source} must be a saved policy, got a file of another kind.")
     if len(data) < _HEAD.size + _SEAL:
@@ -118,6 +124,11 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, npt.NDAr
         raise StateFileError(f"{source} must match its digest: it was cut short or altered.")
     start = _HEAD.size + length
     header = json.loads(data[_HEAD.size : start])
+    if header.get("class") == DELAYED and not delayed:
+        raise StateFileError(
+            f"{source} must hold a policy, got decisions that wait for their rewards: read them "
+            "with whim.Delayed.load, or whim.Delayed.from_bytes."
+        )
     arrays = {}
     for entry in header.pop("arrays"):
         dtype, shape = _DTYPES[entry["dtype"]], tuple(entry["shape"])

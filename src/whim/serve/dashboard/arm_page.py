@@ -59,6 +59,7 @@ def arm_view(engine: Engine, name: str, arm: Any, during: Range) -> dict[str, An
         "shown": shown if during.span else stats.arms.get(arm, _NEVER).decisions,
         "share": shown / every if every else None,
         "average": None if average is None else average.value,
+        "unit": space.state.policy.unit,
         "clicks": all(one.squares == one.total for _, one in bins),
         "changes": counted(engine, name, during, arm),
         "counted": arm in stats.spans.arms,

@@ -24,6 +24,7 @@ def changes(
     return {
         "name": name,
         "version": state.version,
+        "unit": state.policy.unit,
         "rows": [change_view(seq, at, event, state) for seq, at, event in recent[:_CHANGES]],
         "latest": recent[0][0] if recent and before is None else 0,
         "older": recent[_CHANGES - 1][0] if len(recent) > _CHANGES else None,

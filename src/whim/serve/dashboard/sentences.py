@@ -11,10 +11,14 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from whim.features.fields import names_of, waves
 from whim.serve import wire
 
 _EVERYBODY = 0.5  # of the common move: kinds of readers that differ by less have moved together
 _CONTRAST = 0.5  # of the largest move: an opposite one of this size is told as well
+_RARE = 0.5  # what a move counts of readers who are few, and of whom little is known
+_ROUND = 48  # values of a cyclic field that are tried, if it is not of whole numbers
+_LONGEST_ROUND = 366  # period up to which a cyclic field may be of whole numbers
 _LONGEST = 40  # characters of a name
 _LEAD = "Readers now like"
 
@@ -22,20 +26,27 @@ _LEAD = "Readers now like"
 class _Kind(NamedTuple):
     """Readers of one kind, as the subject of a sentence and as its contrast, and their move.
 
-    A kind is contrasted with those of the same ``field``.
+    A kind is contrasted with those of the same ``field``. A ``rare`` one, whose value is missing
+    or not listed, is told only if no other kind has moved half as much.
     """
 
     readers: str
     others: str
     field: str
     move: float
+    rare: bool = False
+
+    @property
+    def weight(self) -> float:
+        """By which the kind that a sentence is about is chosen."""
+        return abs(self.move) * (_RARE if self.rare else 1.0)
 
 
 class _Moves(NamedTuple):
     """What a change comes to: for an average reader, and for each kind of readers.
 
-    ``vague`` is the largest move along a feature that tells nobody's kind, by its name: a place
-    of hashed texts, or a number of a vector.
+    ``vague`` is the largest move along a feature that tells nobody's kind, by its name: a
+    dimension of hashed texts, or a number of a vector.
     """
 
     common: float
@@ -70,15 +81,16 @@ def change_sentence(
     if features is None or _places(features) != len(moves):
         return _LEAD, "differently"
     common, kinds, (vague, name) = _read(moves, features)
-    apart = max((abs(kind.move - common) for kind in kinds), default=0.0)
+    first = max(kinds, key=lambda kind: kind.weight, default=None)
+    known = [kind for kind in kinds if not kind.rare or kind is first]
+    apart = max((abs(kind.move - common) for kind in known), default=0.0)
     if max(apart, vague) <= _EVERYBODY * abs(common):
         return _LEAD, _word(common)
-    if not kinds or vague > max(abs(kind.move) for kind in kinds):
+    if first is None or vague > abs(first.move):
         return _LEAD, f"differently, depending on {name}"
-    first = max(kinds, key=lambda kind: abs(kind.move))
     opposite = [
         kind
-        for kind in kinds
+        for kind in known
         if kind.field == first.field and kind.move * first.move < 0
         and abs(kind.move) >= _CONTRAST * abs(first.move)
     ]  # fmt: skip
@@ -93,12 +105,8 @@ def _word(move: float) -> str:
     return "more" if move > 0 else "less"
 
 
-def _length(field: wire.Field) -> int:
-    return {"choice": len(field.values), "hash": field.size}.get(field.kind, 1)
-
-
 def _places(features: wire.Features) -> int:
-    inside = sum(_length(field) for field in features.fields)
+    inside = sum(len(names_of(field)) for field in features.fields)
     return inside + features.rest + features.size + features.constant
 
 
@@ -107,28 +115,74 @@ def _read(moves: list[float], features: wire.Features) -> _Moves:
     vague = [(0.0, "")]
     apart: list[_Kind] = []  # how far each is from the average
     for field in features.fields:
-        some = moves[at : at + _length(field)]
-        at += len(some)
-        name = field.name[:_LONGEST]
-        if field.kind == "hash":
-            vague.append((max(map(abs, some)), name))
-        elif field.kind == "choice":
-            middle = sum(some) / len(some)
-            common += middle
-            for value, move in zip(field.values, some, strict=True):
-                apart.append(_Kind(*_who(name, value[:_LONGEST]), name, move - middle))
-        elif field.kind == "flag":
-            common += some[0] / 2
-            for word, move in (("marked", some[0] / 2), ("not marked", -some[0] / 2)):
-                who = f"{word} “{name}”"  # a flag may be any word: subscriber, evening, new
-                apart.append(_Kind(f"Readers {who}", f"those {who}", name, move))
-        else:
-            apart += _number(name, some[0], centred=field.mean != 0)
+        n = len(names_of(field))
+        usual, kinds, unclear = _field(field, moves[at : at + n])
+        at += n
+        common += usual
+        apart += kinds
+        vague.append((unclear, field.name[:_LONGEST]))
     vague += [(abs(move), "other features") for move in moves[at : at + features.rest]]
     rest = moves[at + features.rest :][: features.size]
     vague += [(abs(move), f"x[{i}]") for i, move in enumerate(rest)]
     kinds = [kind._replace(move=common + kind.move) for kind in apart]
     return _Moves(common, kinds, max(vague))
+
+
+def _field(field: wire.Field, moves: list[float]) -> tuple[float, list[_Kind], float]:
+    """What a field's moves come to for an average reader, and its kinds of readers.
+
+    Their moves are from that of the average; the last number is the largest move that tells
+    nobody's kind.
+    """
+    name, unclear = field.name[:_LONGEST], 0.0
+    *own, unknown = moves if field.missing else [*moves, 0.0]
+    usual = 0.0
+    kinds: list[_Kind] = []
+    if field.kind == "hash":
+        unclear = max(map(abs, own))
+    elif field.kind == "choice":
+        usual = sum(own[: len(field.values)]) / len(field.values)
+        for value, move in zip(field.values, own, strict=False):
+            kinds.append(_Kind(*_who(name, value[:_LONGEST]), name, move - usual))
+        if field.other:
+            kinds.append(_rare(name, "not listed", name, own[-1] - usual))
+    elif field.kind == "flag":
+        usual = own[0] / 2
+        for word, move in (("marked", usual), ("not marked", -usual)):
+            who = f"{word} “{name}”"  # a flag may be any word: subscriber, evening, new
+            kinds.append(_Kind(f"Readers {who}", f"those {who}", name, move))
+    elif field.kind == "cyclic":
+        kinds += _round(name, field, own)
+    else:
+        kinds += _number(name, own[0], centred=field.mean != 0)
+    if field.missing:
+        group = name if field.kind == "choice" else f"{name} unknown"
+        kinds.append(_rare(name, "unknown", group, unknown - usual))
+    return usual, kinds, unclear
+
+
+def _rare(name: str, what: str, group: str, move: float) -> _Kind:
+    """Readers whose value is missing, or is none of those that the field lists."""
+    who = f"whose {name} is {what}"
+    return _Kind(f"Readers {who}", f"those {who}", group, move, rare=True)
+
+
+def _round(name: str, field: wire.Field, moves: list[float]) -> list[_Kind]:
+    """Readers around the two values of a cyclic field at which most was gained and lost."""
+    period = float(field.period or 1.0)
+    whole = period.is_integer() and period <= _LONGEST_ROUND
+    step = 1.0 if whole else period / _ROUND
+    curve = []
+    for i in range(round(period / step)):
+        heights = waves(i * step, period, len(moves) // 2)
+        move = sum(a * b for a, b in zip(moves, heights, strict=True))
+        curve.append((move, i * step))
+    kinds = []
+    for move, value in (max(curve), min(curve)):
+        shown = period if value == 0.0 and period == 12 else value  # months, hours on a clock
+        who = f"whose {name} is around {shown:.3g}"
+        kinds.append(_Kind(f"Readers {who}", f"those {who}", name, move))
+    return kinds
 
 
 def _number(name: str, move: float, centred: bool) -> list[_Kind]:

@@ -125,6 +125,7 @@ def summary(engine: Engine, name: str, during: Range = ALL) -> dict[str, Any]:
         "was_shadow": 0 if info.config.shadow else counts.get("decisions_shadow", 0),
         "skipped": space.state.skipped,
         "positions": stats.positions,
+        "graded": any(one.total != one.clicks for one in stats.positions),  # not only clicks
     }
 
 

@@ -47,7 +47,7 @@ ATTRIBUTES = {
     "mean": Attribute("Usual value", "0", ("number",)),
     "scale": Attribute("Usual spread", "1", ("number",)),
     "values": Attribute("Values, with commas", "phone, desktop", ("choice",)),
-    "size": Attribute("Places", "16", ("hash",)),
+    "size": Attribute("Dimensions", "16", ("hash",)),
     "period": Attribute("Comes round after", "24", ("cyclic",)),
     "log": Attribute("Skewed: take the logarithm, in units of", "no", ("number",), rare=True),
     "harmonics": Attribute("Waves in that time", "1", ("cyclic",), rare=True),
