@@ -78,6 +78,8 @@ SETTINGS: list[dict[str, Any]] = [
     {"shadow": True, "baseline": "random"},
 ]
 
+RANDOM: dict[str, Any] = {"policy": "random", "explore": 0.2, "holdback": 0.3}
+
 
 def compare(engine: Engine, more: dict[str, Any], n: int) -> float:
     """The least p-value of the counts of items and prefixes, given what was logged for them."""

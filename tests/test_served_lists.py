@@ -16,6 +16,7 @@ import whim
 from tests.clocks import Clock
 from tests.served_lists import (
     ARMS,
+    RANDOM,
     SETTINGS,
     ask,
     clock,
@@ -287,6 +288,17 @@ def test_logged_probabilities_are_those_of_the_lists_that_are_shown(
     slots = [{"exclude": ["a"]}, {"baseline": "d"}, {"exclude": ["b", "c"]}]
     body: dict[str, Any] = {"slots": slots} if exclusions else {"k": 3}
     assert compare(engine, body, 3_000) > 1e-4
+
+
+def test_a_random_policy_draws_its_lists_as_exploring_does(engine: Engine) -> None:
+    engine.create("s", config(**RANDOM))
+    assert compare(engine, {"k": 3}, 3_000) > 1e-4
+    engine.create("t", config(policy="random"))
+    items = ask(engine, "x", "t")["items"]
+    assert [item["probability"] for item in items] == [pytest.approx(1 / 6)] * 3
+    assert [item["prefix_probability"] for item in items] == pytest.approx([1 / 6, 1 / 30, 1 / 120])
+    kept = ask(engine, "y", "t", slots=[{"exclude": ["a"]}, {}])["items"]
+    assert kept[1]["probability"] is None
 
 
 def test_of_a_policy_that_draws_only_the_top_is_known(engine: Engine) -> None:

@@ -1,7 +1,8 @@
 """``python -m tests.slow.list_loops``: every policy's compiled loop over lists is its live calls.
 
 For users who see every item, who scan, and who look by position, and over a log of lists that are
-matched whole or by prefix. Prints a line per policy; what differs raises. Most of the time goes to the compiler.
+matched whole or by prefix. Prints a line per policy; what differs raises. Most of the time goes to
+the compiler.
 """
 
 from __future__ import annotations

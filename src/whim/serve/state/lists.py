@@ -118,7 +118,7 @@ class Slots:
     """Which of ``n`` candidates may stand in which of ``k`` slots.
 
     A set of candidates is a number, of which each has one bit. Slots with a ``fixed`` candidate
-    have that one and no other.
+    have that one and no other. ``free``: any may stand anywhere.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Slots:
         for j, base in enumerate(fixed or ()):
             if base is not None:
                 self._out[j] = self._all & ~(1 << base)
-        self._free = not any(self._out)
+        self.free = not any(self._out)
         # those that the others could leave without any candidate: fewer than k may stand there
         self._tight = {
             j: self._all & ~out for j, out in enumerate(self._out) if n - out.bit_count() < k
@@ -221,7 +221,7 @@ class Slots:
 
     def fill(self, orders: list[list[int]]) -> list[int]:
         """From the top, the first that may stand there; one order for all, or one for each."""
-        if self._free and len(orders) == 1:
+        if self.free and len(orders) == 1:
             return orders[0][: self.k]
         places: list[int] = []
         for j, closed in enumerate(self._steps(places)):
@@ -231,7 +231,7 @@ class Slots:
 
     def draw(self, uniforms: Iterable[float]) -> list[int]:
         """An ordered draw without replacement, each time uniform among those that may."""
-        if self._free:
+        if self.free:
             pool = list(range(self.n))
             some = itertools.islice(uniforms, self.k)
             return [pool.pop(min(int(u * len(pool)), len(pool) - 1)) for u in some]
@@ -244,7 +244,7 @@ class Slots:
 
     def prefixes(self, places: list[int]) -> list[float]:
         """How likely ``draw`` is to begin as a list does, down to each of its items."""
-        if self._free:
+        if self.free:
             counts = list(range(self.n, self.n - self.k, -1))
         else:
             counts = [self.n - closed.bit_count() for closed in self._steps(places)]
@@ -255,7 +255,7 @@ class Slots:
 
         None where too many ways lead to a slot.
         """
-        if self._free:
+        if self.free:
             return [1.0 / self.n] * self.k
         groups = self._groups()
         if len(groups) > _STATES:
@@ -354,7 +354,8 @@ def probabilities(
 ) -> tuple[list[float | None], list[float | None]]:
     """How likely each item was where it is, and how likely all down to it were.
 
-    Of a policy that ``draws`` only the top is known, if ``drawn`` is how likely that was.
+    Of a policy that ``draws`` only the top is known, if ``drawn`` is how likely that was; but a
+    random list without exclusions is drawn as ``Slots.draw`` does.
 
     >>> config = wire.SpaceConfig(explore=0.5)
     >>> probabilities(config, Slots(4, 2), Shown([0, 1], [0, 1], [0, 2]), None, False)
@@ -365,12 +366,15 @@ def probabilities(
     by_draw = (1 - share) * config.explore + (share if shown.base is None else 0.0)
     by_base = 0.0 if shown.base is None else share
     by_policy = (1 - share) * (1 - config.explore)
-    items: list[float | None] = slots.chances(places) if by_draw else [0.0] * k
-    prefixes: list[float | None] = [*slots.prefixes(places)] if by_draw else [0.0] * k
+    uniform = config.policy == "random" and slots.free
+    items: list[float | None] = slots.chances(places) if by_draw or uniform else [0.0] * k
+    prefixes: list[float | None] = [*slots.prefixes(places)] if by_draw or uniform else [0.0] * k
     for j in range(k):
         own: list[float | None] = [float(shown.own[j] == places[j]),
                                    float(shown.own[: j + 1] == places[: j + 1])]  # fmt: skip
-        if draws:
+        if uniform:
+            own = [items[j], prefixes[j]]
+        elif draws:
             own = [drawn if j == 0 else None] * 2
         base = shown.base or [-1] * k
         same = base[j] == places[j], base[: j + 1] == places[: j + 1]
