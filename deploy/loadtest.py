@@ -17,12 +17,14 @@ import collections
 import json
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import whim
 from whim.client import ServiceError, UnreachableError
+from whim.errors import WhimError
 
 READY = 300.0  # seconds: a service that has never had such a space compiles for it
 MOST_WAITING = 5000  # readers under way: beyond it the service is hopelessly behind
@@ -97,10 +99,18 @@ async def drive(options: argparse.Namespace) -> dict[str, Any]:
         whim.AsyncClient(options.url, space=options.space, timeout=options.timeout) as client,
         whim.AsyncClient(options.url, timeout=READY) as admin,
     ):
-        await admin.create(
-            options.space, policy=options.policy, context={"size": options.features},
-            rewards={"wait_seconds": 600},
-        )  # fmt: skip
+        try:
+            await admin.create(
+                options.space, policy=options.policy, context={"size": options.features},
+                rewards={"wait_seconds": 600},
+            )  # fmt: skip
+        except ServiceError as error:
+            if error.status != 409:
+                raise
+            raise WhimError(
+                f"--space must be a name that is free, got {options.space!r}: the load test makes "
+                "its own space, so that it learns nothing into one of yours."
+            ) from None
         try:
             test = LoadTest(client, options)
             # connections, and the first decision of a space, are not measured
@@ -112,28 +122,50 @@ async def drive(options: argparse.Namespace) -> dict[str, Any]:
             await admin.retire(options.space)
 
 
+def above_zero(kind: type[float], least: str = "more than 0") -> Callable[[str], float]:
+    """A number of the command line that is more than 0."""
+
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = kind(0)
+        if not 0 < value < float("inf"):
+            raise argparse.ArgumentTypeError(f"must be {least}, got {text}")
+        return value
+
+    return read
+
+
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("url")
-    parser.add_argument("--rate", type=float, default=100, help="readers per second (100)")
-    parser.add_argument("--seconds", type=float, default=30, help="how long they come (30)")
-    parser.add_argument("--features", type=int, default=6)
-    parser.add_argument("--arms", type=int, default=60, help="arms in all (60)")
-    parser.add_argument("--candidates", type=int, default=20, help="arms of each decision (20)")
-    parser.add_argument("--policy", default="pslinucb-disjoint")
-    parser.add_argument("--space", default="load-test")
-    parser.add_argument("--timeout", type=float, default=5, help="seconds per attempt (5)")
-    parser.add_argument("--p99-ms", type=float, help="fail if decisions' p99 is longer")
+    number, whole = above_zero(float), above_zero(int, "a whole number above 0")
+    parser.add_argument("url", help="http://HOST:PORT or https://HOST")
+    parser.add_argument("--rate", type=number, default=100, help="readers per second (100)")
+    parser.add_argument("--seconds", type=number, default=30, help="how long they come (30)")
+    parser.add_argument("--features", type=whole, default=6, help="of a context (6)")
+    parser.add_argument("--arms", type=whole, default=60, help="arms in all (60)")
+    parser.add_argument("--candidates", type=whole, default=20, help="arms of each decision (20)")
+    parser.add_argument("--policy", default="pslinucb-disjoint", help="of the space")
+    parser.add_argument("--space", default="load-test", help="its name; it must be free")
+    parser.add_argument("--timeout", type=number, default=5, help="seconds per attempt (5)")
+    parser.add_argument("--p99-ms", type=number, help="fail if decisions' p99 is longer")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the result as JSON; 1 if something failed or was too slow."""
+    """Print the result as JSON; 1 if something failed or was too slow, 2 if it could not run."""
     options = parsed(arguments)
-    told = asyncio.run(drive(options))
+    try:
+        told = asyncio.run(drive(options))
+    except WhimError as error:
+        sys.stderr.write(f"loadtest: {error}\n")
+        return 2
+    except KeyboardInterrupt:  # the space is retired by then
+        return 130
     sys.stdout.write(json.dumps(told, indent=1) + "\n")
     slow = options.p99_ms is not None and (told["decision"]["p99_ms"] or 1e9) > options.p99_ms
     return int(bool(slow or told["errors"] or told["turned_away"]))

@@ -43,6 +43,11 @@ nitpick_ignore_regex = [("py:.*", ".*")]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
+# by the names that the code has for them, and not by what NumPy makes of those
+autodoc_type_aliases = {
+    "npt.ArrayLike": "ArrayLike", "F64": "ndarray", "I64": "ndarray",
+    "Groups": "Groups", "Limits": "Limits",
+}  # fmt: skip
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 python_use_unqualified_type_names = True
@@ -89,6 +94,23 @@ def _read(app: Any, page: str, source: list[str]) -> None:
     source[0] = _links(source[0], page.count("/"))
 
 
+def _skip(app: Any, what: str, name: str, member: Any, skipped: bool, options: Any) -> bool | None:
+    """Fields of a named tuple are in its signature; "Alias for field number 0" says nothing."""
+    alias = (getattr(member, "__doc__", None) or "").startswith("Alias for field number")
+    return True if alias else None
+
+
+def _named(
+    app: Any, what: str, name: str, one: Any, options: Any, signature: str, returns: str
+) -> tuple[str | None, str | None]:
+    """Aliases within unions and lists by their names, which Sphinx leaves wrapped."""
+    wrapped = re.compile(r"TypeAliasForwardRef\('([\w.]+)'\)")
+    plain = [text and wrapped.sub(r"\1", text) for text in (signature, returns)]
+    return plain[0], plain[1]
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("source-read", _read)
+    app.connect("autodoc-skip-member", _skip)
+    app.connect("autodoc-process-signature", _named)

@@ -22,8 +22,8 @@ from whim.types import F64
 __all__ = ["FOLDER", "NAMES", "continued"]
 
 FOLDER = Path(__file__).parent / "data" / "policies"
-# what each arm earns at each step but for the noise, by numbers of features, as the machine computed
-# it that stored what is expected: BLAS rounds otherwise on another kind of processor
+# what each arm earns at each step but for the noise, by numbers of features, as computed where the
+# expected decisions were stored: BLAS rounds otherwise on another kind of processor
 WORTH = FOLDER / "worth.npz"
 NAMES = tuple(name for name in FACTORIES if not name.startswith("linucb-watched-"))
 _ARMS = ["a", "b", "c", 7]

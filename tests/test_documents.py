@@ -38,7 +38,11 @@ def test_notebooks_print_what_they_show(
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
-def test_sessions_print_what_they_show(path: Path) -> None:
+def test_sessions_print_what_they_show(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
     run_sessions(path)
 
 

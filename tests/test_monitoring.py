@@ -1,4 +1,4 @@
-"""The alerts, the dashboard and the load test in ``deploy`` name what a service really has."""
+"""The alerts and the dashboard in ``deploy/monitoring`` name what a service really has."""
 
 from __future__ import annotations
 

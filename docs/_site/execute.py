@@ -88,7 +88,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             os.environ["MPLBACKEND"] = "agg"
             done = run(notebook)
-        path.write_text(json.dumps(done, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
+        path.write_text(
+            json.dumps(done, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,26 +19,74 @@ def _rst(*lines: str) -> str:
     return "\n".join(["```{eval-rst}", *lines, "```", ""])
 
 
-def _class(path: str, *, members: bool = True) -> str:
-    options = ["   :members:"] if members else []
-    return _rst(f".. autoclass:: {path}", *options)
-
-
 # -- policies ---------------------------------------------------------------------------------
+
+# in the order in which a reader needs them; what is not named here comes under "Further"
+_CONTRACT = {
+    "Choosing": "select select_many rank scores scores_many probabilities",
+    "Learning": "update update_many reset_arms",
+    "Lists": "select_list select_list_many update_list update_list_many",
+    "Arms": "add_arms retire_arms set_features arms plays step",
+    "Features by name": "with_features features feature_names",
+    "Looking inside": "explain preview history plot_changes",
+    "Parameters and copies": "params get_params clone",
+    "Saving": "save load to_bytes from_bytes",
+}
+# what makes policies, and what they return
+_AROUND = {
+    **dict.fromkeys(("policy", "load", "from_bytes", "register"), "function"),
+    **dict.fromkeys(("Decision", "ListDecision", "ChangeEvent"), "class"),
+}
 
 
 def policies() -> str:
-    """Every registered policy, with what it adds to the contract of all."""
+    """The contract of all policies, then every registered one with what it adds."""
     import whim
 
-    parts = ["## Every policy\n"]
+    parts = ["## The contract\n", _contract(whim.Policy), "## Made, loaded, returned\n"]
+    parts += [_rst(f".. auto{kind}:: whim.{name}") for name, kind in _AROUND.items()]
+    parts.append("## Every policy\n")
     for name, cls in sorted(whim.POLICIES.items(), key=lambda item: item[1].__name__.lower()):
+        added = own(cls, whim.Policy)
         parts += [
             f"### {cls.__name__}\n",
             f"Registered as `{name}`.\n",
-            _class(f"whim.{cls.__name__}"),
+            _rst(
+                f".. autoclass:: whim.{cls.__name__}",
+                *([f"   :members: {', '.join(added)}"] if added else []),
+            ),
         ]
     return "\n".join(parts)
+
+
+def public(cls: type) -> list[str]:
+    """Methods and properties of a class that are not private, inherited ones included."""
+    found = {name: inspect.getattr_static(cls, name) for name in dir(cls) if name[0] != "_"}
+    return [n for n, one in found.items() if isinstance(one, property) or _callable(one)]
+
+
+def own(cls: type, base: type) -> list[str]:
+    """What a policy has beyond the contract."""
+    return [name for name in public(cls) if not hasattr(base, name)]
+
+
+def _callable(one: Any) -> bool:
+    return callable(getattr(one, "__func__", one))
+
+
+def _contract(cls: type) -> str:
+    named = {name for words in _CONTRACT.values() for name in words.split()}
+    groups = {title: words.split() for title, words in _CONTRACT.items()}
+    groups["Further"] = [name for name in public(cls) if name not in named]
+    lines = [f".. autoclass:: whim.{cls.__name__}"]
+    for title, names in groups.items():
+        lines += ["", f"   .. rubric:: {title}", ""]
+        lines += [f"   .. auto{_kind(cls, name)}:: {name}" for name in names]
+    return _rst(*lines)
+
+
+def _kind(cls: type, name: str) -> str:
+    return "property" if isinstance(inspect.getattr_static(cls, name), property) else "method"
 
 
 # -- the command line -------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 ``make wheel``, or ``python tests/slow/wheel_alone.py [--wheel FILE] [--python python3.12 …]``: for
 each Python a fresh virtual environment with an empty compile cache gets the wheel as a stranger
 would install it. First without extras: the README's ten lines, and that nothing but numpy and numba
-came with it. Then with the extras that the README names: ``whim demo``, and every how-to page.
+came with it. Then with the extras that the README names: ``whim demo``, the tutorial, the guide to
+lists and every how-to page.
 Nothing of the checkout can be imported; only pages are read from it.
 
 It needs the standard library only. Pythons that are not on the machine are named and skipped,
@@ -120,8 +121,8 @@ class Environment:
 
     def page(self, path: Path) -> str:
         """Execute the Python of a page in a folder of its own, with nothing else to import."""
-        place = self.work / path.stem
-        place.mkdir()
+        place = self.work / path.relative_to(ROOT).with_suffix("")
+        place.mkdir(parents=True)
         for source in (path, ROOT / "tests" / "documents.py"):
             shutil.copy2(source, place)
         python = self.bin / "python"
@@ -160,9 +161,10 @@ def demo(environment: Environment, wheel: Path, seconds: float) -> None:
 
 
 def pages(environment: Environment, wheel: Path, extras: list[str]) -> None:
-    """With all extras of the README: every how-to page."""
+    """With all extras of the README: the tutorial, the guide to lists and every how-to page."""
     environment.install(f"{wheel}[{','.join(extras)}]", *OF_READERS)
-    for path in sorted((ROOT / "docs" / "howto").glob("*.md")):
+    docs = ROOT / "docs"
+    for path in (docs / "tutorial.md", docs / "lists.md", *sorted((docs / "howto").glob("*.md"))):
         say(f"  {environment.page(path)}")
 
 

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from whim.logs import Log
 
 _LISTS = "Logs of lists"
-_WIDEST = 400  # cross features beyond which the usual policies leave the hybrid pair out
+# beyond them the usual policies leave out those whose models would take hours or gigabytes
+_WIDEST = 400  # cross features, for the hybrid pair
+_LONGEST = 100  # features of a context, for AdaptiveLinUCB: it has ten models per arm
 
 
 def replay(
@@ -62,8 +64,9 @@ def replay(
 ) -> None:
     """Replay a log: an event counts where a policy chooses what was shown.
 
-    Without --policy: random, and LinUCB and PSLinUCB with the paper's parameters for Yahoo's
-    front page; with disjoint payoffs, and with hybrid ones if the log has item features.
+    Without --policy: random; LinUCB and PSLinUCB with the paper's parameters for Yahoo's front
+    page, with disjoint payoffs, and with hybrid ones if the log has item features; and
+    AdaptiveLinUCB, up to 100 context features.
     """
     from whim import checks, logs
     from whim.cli import show, specs
@@ -139,6 +142,8 @@ def _usual(source: Source) -> list[str]:
             "LinUCB hybrid=linucb-hybrid:alpha=0.15",
             "PSLinUCB hybrid=pslinucb-hybrid:alpha=0.15,window=1200,threshold=0.03",
         ]
+    if source.n_features <= _LONGEST:
+        usual.append("AdaptiveLinUCB=adaptive-linucb")
     return usual
 
 
