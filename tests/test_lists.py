@@ -13,6 +13,8 @@ from tests.factories import FACTORIES
 from tests.oracles.list_policies import C2UCB, CascadeLinUCB
 from whim import Policy
 from whim.errors import InvalidInputError, WhimError
+from whim.kernels import lists as kernels
+from whim.kernels.jit import bind
 from whim.policies.base import listing
 
 ARMS = ["a", "b", "c", "d", "e", "f"]
@@ -142,6 +144,28 @@ def test_slots_with_features_are_filled_one_after_another() -> None:
     other = made("linucb-disjoint")
     other.update_list(shown.arms, X, [0, 0, 1])
     assert [other.plays(a) for a in shown.arms] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 20, 300])
+def test_the_best_of_candidates_in_order(n: int) -> None:
+    """Many or few, with equal and infinite scores, of which a model may prefer the later."""
+    rng, kinds = np.random.default_rng(n), (-np.inf, np.inf, 0.0, -0.0, 1e300)
+    slots = rng.permutation(n)
+    for k in (1, 3, 8, 60):
+        for draw in range(8):
+            scores = rng.integers(-2, 3, size=n).astype(float) if draw % 2 else rng.normal(size=n)
+            if draw > 3:
+                scores[rng.integers(n, size=2)] = rng.choice(kinds, size=2)
+            before = scores.copy()
+            for first in (kernels.prefers, lambda state, a, b: a < b):
+                insert = bind(kernels.insert, "insert", prefers=first)
+                top = bind(kernels.top, "top", prefers=first, fill_by_insertion=insert)
+                ties = np.arange(n) if first is kernels.prefers else slots
+                places, room = np.full(k, -1), np.zeros(k)
+                found = top(None, slots, scores, places, room)
+                assert found == min(k, n)
+                assert places[:found].tolist() == np.lexsort((ties, -scores))[:found].tolist()
+                assert np.array_equal(scores, before)
 
 
 def test_batches_are_the_loop() -> None:

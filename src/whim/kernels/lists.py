@@ -19,6 +19,7 @@ from whim.types import F64, I64
 # who looks at a list, and how one learns from it; the last two are logs of lists, where a user has
 # seen what was shown, and an item counts if it stands there too, with those above it or the whole
 SEMI, CASCADE, POSITIONS, LOGGED, LOGGED_WHOLE = range(5)
+_FEW = 2048  # candidates times items, up to which ``top`` looks through all for each item
 NO_ITEM, UNUSED = -1.0, -2.0  # in a log: beyond a list's end; an item that must not count
 
 
@@ -49,7 +50,7 @@ class ListBatch(NamedTuple):
 class ListRecord(NamedTuple):
     """What became of visits: places shown (-1: none), what they gave, how many were learnt.
 
-    ``room`` is for a context, ``scores`` for those of a pool.
+    ``room`` is for a context, ``scores`` for those of a pool, ``best`` for those of a list.
     """
 
     chosen: I64
@@ -57,6 +58,7 @@ class ListRecord(NamedTuple):
     learnt: I64
     room: F64
     scores: F64
+    best: F64
 
 
 def learnt(feedback: int, rewards: F64 | Sequence[float], k: int) -> int:
@@ -113,11 +115,24 @@ def take_scores(out: F64, n: int, scores: F64) -> None:
         scores[c] = out[c, 0]
 
 
-def top(state: Any, slots: I64, scores: F64, places: I64) -> int:
-    """The places of the candidates with the best scores, best first; how many there are.
+def highest(scores: F64, n: int) -> float:
+    """The highest of ``n`` scores; four at a time, none of which waits for another."""
+    best_0 = best_1 = best_2 = best_3 = -np.inf
+    whole = n - n % 4
+    for c in range(0, whole, 4):
+        best_0 = scores[c] if scores[c] > best_0 else best_0
+        best_1 = scores[c + 1] if scores[c + 1] > best_1 else best_1
+        best_2 = scores[c + 2] if scores[c + 2] > best_2 else best_2
+        best_3 = scores[c + 3] if scores[c + 3] > best_3 else best_3
+    for c in range(whole, n):
+        best_0 = scores[c] if scores[c] > best_0 else best_0
+    best_0 = best_1 if best_1 > best_0 else best_0
+    best_2 = best_3 if best_3 > best_2 else best_2
+    return best_2 if best_2 > best_0 else best_0
 
-    Equal ones keep their order, unless the model prefers one.
-    """
+
+def insert(state: Any, slots: I64, scores: F64, places: I64) -> None:
+    """``top`` by insertion: best for long lists, or many candidates."""
     n, k = 0, places.shape[0]
     for c in range(slots.shape[0]):
         value = scores[c]
@@ -137,7 +152,33 @@ def top(state: Any, slots: I64, scores: F64, places: I64) -> int:
             places[j] = ahead
             j -= 1
         places[j] = c
-    return n
+
+
+def top(state: Any, slots: I64, scores: F64, places: I64, values: F64) -> int:
+    """The places of the candidates with the best scores, best first; how many there are.
+
+    Equal ones keep their order, unless the model prefers one. ``values`` may take their scores.
+    """
+    n: int = slots.shape[0]
+    k: int = min(places.shape[0], n)
+    usual = k * n <= _FEW
+    for c in range(n if usual else 0):
+        usual &= scores[c] > -np.inf
+    if not usual:
+        fill_by_insertion(state, slots, scores, places)
+        return k
+    for i in range(k):  # the best of those that are left, which the processor foresees better
+        value = highest(scores, n)
+        at = 0
+        while scores[at] != value:
+            at += 1
+        for c in range(at + 1, n):
+            if scores[c] == value and prefers(state, slots[c], slots[at]):
+                at = c
+        places[i], values[i], scores[at] = at, value, -np.inf
+    for i in range(k):
+        scores[places[i]] = values[i]
+    return k
 
 
 def choose_list(state: Any, step: int, x: F64, slots: I64, out: F64, shown: F64) -> int:
@@ -149,7 +190,7 @@ def choose_list(state: Any, step: int, x: F64, slots: I64, out: F64, shown: F64)
         return -1
     score(state, step, x, slots, out[:0], x[:0], out)
     places = shown[0].view(np.int64)
-    n: int = fill_top(state, slots, out[:, 0], places)
+    n: int = fill_top(state, slots, out[:, 0], places, shown[1])
     for j in range(n):
         for i in range(3):
             shown[i + 1, j] = out[places[j], i]
@@ -183,7 +224,7 @@ def run_lists(
             turn = ListTurn(step, repeats, last)
             score_turn(state, turn, x, slots, draws.noise[at:], out, record.scores)
             at += drawn
-            fill_top(state, slots, record.scores, places)
+            fill_top(state, slots, record.scores, places, record.best)
             n = answer(lists.user, lists.rewards[i], lists.seen[i], places, given)
             record.learnt[i] = min(count_learnt(lists.feedback, given, n), lists.depth)
             item = 0
@@ -208,4 +249,5 @@ def _placeholder(*arguments: Any) -> Any:
 
 
 score: Callable[..., Any]
-score = score_turn = learn_fully = fill_top = answer = count_learnt = _placeholder
+score = score_turn = learn_fully = fill_top = fill_by_insertion = _placeholder
+answer = count_learnt = _placeholder

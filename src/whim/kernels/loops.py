@@ -287,10 +287,19 @@ class Kernels:
     def _list_parts(self) -> dict[str, Any]:
         """Beside the model's functions, those that lists are made of."""
         first = self._prefers or inline(lists.prefers)
+        insert = splice(bind(lists.insert, self.name, prefers=first))
         turn = self._score_turn or bind(lists.score_visit, self.name, **self._parts)
         return self._parts | {
             "score_turn": splice(turn),
-            "fill_top": inline(bind(lists.top, self.name, prefers=first)),
+            "fill_top": inline(
+                bind(
+                    lists.top,
+                    self.name,
+                    prefers=first,
+                    fill_by_insertion=insert,
+                    highest=inline(lists.highest),
+                )
+            ),
             "answer": inline(lists.respond),
             "count_learnt": inline(lists.learnt),
         }

@@ -42,7 +42,7 @@ def run_lists(policy: Policy, lists: ListBatch) -> ListOutcome:
     n, widest = len(lists.X), int(np.diff(lists.offsets).max())
     record = ListRecord(
         np.full((n, lists.k), -1), np.zeros((n, lists.k)), np.zeros(n, np.int64),
-        np.zeros(lists.X.shape[1]), np.zeros(widest),
+        np.zeros(lists.X.shape[1]), np.zeros(widest), np.zeros(lists.k),
     )  # fmt: skip
     if isinstance(policy, CompiledPolicy) and _compiles(policy, lists):
         return ListOutcome(*record[:3], _compiled(policy, lists, record))

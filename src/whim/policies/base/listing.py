@@ -125,8 +125,8 @@ class Listing(Previewing):
         own: Any = x  # an array as the kernels want it passes at once
         if own.__class__ is _ARRAY and own.dtype is _F64 and own.shape == self._shape:
             kernel = self._list_kernel
-            plain = limits is groups is features is cross is None and diversity == 0.0
-            if plain and kernel is not None:
+            plain = limits is None and groups is None and features is None and cross is None
+            if plain and kernel is not None and diversity == 0.0:
                 try:
                     room = _take()
                 except IndexError:
