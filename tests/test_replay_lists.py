@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import whim
 from tests.list_truth import RIGHT, WORLDS, World, coverage, made_list_log
+from whim.cli.app import app
 from whim.errors import InvalidInputError
 from whim.evaluate import ListReplayResult, estimate_lists
 from whim.logs import ListWriter
@@ -133,3 +135,29 @@ def test_wrong_options(tmp_path: Path) -> None:
         whim.replay(tmp_path / "one.whim", {"random": whim.Random()}, match="list")
     with pytest.raises(InvalidInputError, match="must be one of lists"):
         estimate_lists(tmp_path / "one.whim", [["a"]])
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_a_rate_that_leans_towards_small_pools_is_said_to(tmp_path: Path, lists: bool) -> None:
+    rng, path = np.random.default_rng(0), tmp_path / "log.whim"
+    writer: whim.logs.Writer = (ListWriter if lists else whim.logs.Writer)(
+        path, n_features=1, logging="uniform"
+    )
+    with writer:
+        for i in range(4000):
+            pool, rate = (list("ab"), 0.8) if i % 2 else (list("abcdefgh"), 0.1)
+            shown, click = str(rng.choice(pool)), float(rng.random() < rate)
+            event = {"time": i, "x": [1.0], "arms": pool}
+            if isinstance(writer, ListWriter):
+                writer.add_list(**event, shown=[shown], rewards=[click])
+            else:
+                writer.event(**event, shown=shown, reward=click)
+    result = whim.replay(path, {"random": whim.Random()})
+    [row] = result.rows()
+    name = "slots" if lists else "snips"
+    estimate = row["slots"] if lists else row["snips"]
+    assert row["ctr"] > 0.6
+    assert estimate == pytest.approx(0.45, abs=0.04)
+    assert result.settings["candidates"] == (2, 8)
+    said = CliRunner().invoke(app, ["replay", str(path), "--policy", "random"])
+    assert f"{name} weighs that out" in said.output.replace("\n", " ").replace("SNIPS", "snips")

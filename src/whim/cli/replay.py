@@ -16,6 +16,7 @@ _LISTS = "Logs of lists"
 # beyond them the usual policies leave out those whose models would take hours or gigabytes
 _WIDEST = 400  # cross features, for the hybrid pair
 _LONGEST = 100  # features of a context, for AdaptiveLinUCB: it has ten models per arm
+_UNEVEN = 1.5  # times as many candidates, from which the click rate of a uniform log leans
 
 
 def replay(
@@ -95,9 +96,10 @@ def replay(
     if opened.has_lists:
         _print_list_estimates(rows)
         _say_about_lists(opened, result.settings, base)
+        _say_about_pools(result.settings, "slots")
         return
     scheme = result.settings["logging"]
-    if scheme == "propensity":
+    if scheme == "propensity" or _leans(result.settings):
         _print_estimates(rows)
         for row in rows:
             if row["unknown"]:
@@ -118,6 +120,24 @@ def replay(
         f"Relative is against {base}; [low, high] are 95 % intervals {over}. Changes are those "
         "that a policy reported, per run."
     )
+    _say_about_pools(result.settings, "SNIPS")
+
+
+def _leans(settings: dict[str, Any]) -> bool:
+    """Whether counting what matches gives events with few candidates much more weight."""
+    fewest, most = settings["candidates"]
+    return bool(settings["logging"] == "uniform" and most > _UNEVEN * fewest)
+
+
+def _say_about_pools(settings: dict[str, Any], name: str) -> None:
+    from whim.cli.show import say
+
+    if _leans(settings):
+        fewest, most = settings["candidates"]
+        say(
+            f"Events have {fewest} to {most} candidates. With few a policy's choice matches more "
+            f"often, so CTR leans towards them; {name} weighs that out."
+        )
 
 
 def _numbers(text: str | None) -> list[float] | None:

@@ -26,3 +26,9 @@ def pools_of(log: Log, rows: slice | I64) -> Pools:
     within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], sizes)
     members = log.pool_items[np.repeat(log.pool_offsets[pools], sizes) + within]
     return Pools(pool_of, offsets, members.astype(np.int64))
+
+
+def pool_sizes(log: Log) -> tuple[int, int]:
+    """The fewest and the most candidates that an event of the log has."""
+    sizes = np.diff(log.pool_offsets)
+    return (int(sizes.min()), int(sizes.max())) if len(sizes) else (0, 0)
