@@ -396,7 +396,8 @@ class AdaptiveOracle:
         if after <= 0.95 * arm.jumping or arm.jumping <= 0.5:
             return False
         likeliest = max(later, key=lambda m: arm.mixed[m.born])
-        if likeliest.gain < self.least_gain:
+        learning = self.p * math.log(arm.plays / (likeliest.born - 1))
+        if likeliest.gain < self.least_gain + learning:
             return False
         self.last_statistic = likeliest.gain
         arm.reported = arm.plays

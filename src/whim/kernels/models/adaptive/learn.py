@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from whim.kernels.jit import inline, part
 from whim.kernels.models.adaptive import mixture, models, prior
 from whim.kernels.models.adaptive.models import Play
@@ -142,10 +144,13 @@ def _report(state: State, slot: int) -> int:
     total = arms.noises[slot, JUMPING]
     if after <= _SURE * total or total <= _JUMPY:
         return NO_CHANGE
-    gain = arms.gains[slot, place]
-    if gain < state.settings.least_gain:
-        return NO_CHANGE
     before, p = EVER, state.scratch.phi.shape[0]
+    gain, began = arms.gains[slot, place], born[place, PLAY]
+    # what was believed predicts worse, the fewer plays it was learnt from: that is no change
+    learning = p * math.log(clock[PLAYS] / (began - 1.0))
+    bound = state.settings.least_gain + learning
+    if gain < bound:
+        return NO_CHANGE
     at = p * (p + 1) // 2
     for i in range(1, clock[COUNT] + 1):
         if born[i, PLAY] <= clock[REPORTED] and mixed[i] > mixed[before]:
@@ -153,8 +158,8 @@ def _report(state: State, slot: int) -> int:
     for j in range(p):
         report[0, j] = arms.models[slot, at + j, before]
         report[1, j] = arms.models[slot, at + j, place]
-    report[2, 0], report[2, 1] = gain, state.settings.least_gain
-    report[2, 2], report[2, 3] = after / total, born[place, PLAY]
+    report[2, 0], report[2, 1] = gain, bound
+    report[2, 2], report[2, 3] = after / total, began
     report[2, 4] = 1.0 if total > 0.5 else 0.0  # jumps, not drift, are the likelier world
     clock[REPORTED] = clock[PLAYS]
     return CHANGED
