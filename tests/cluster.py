@@ -17,7 +17,8 @@ from typing import Any
 
 import psutil
 
-from tests.crashes import Service, free_port
+from tests.crashes import Service
+from tests.ports import free_ports
 from tests.postgres import Server
 from tests.proxy import Proxy
 from whim.serve.log.origin import logs_of
@@ -31,7 +32,7 @@ class Node:
 
     def __init__(self, folder: Path, server: Server, ahead: float, shards: int) -> None:
         self.name, self.data, self._ahead, self._shards = folder.name, folder, ahead, shards
-        self.proxy, self.port = Proxy(server.port), free_port()
+        self.proxy, self.port = Proxy(server.port), free_ports()
         self._store = server.address("postgres", self.proxy.port)
         self.service: Service | None = None
         self.lives = 0

@@ -15,7 +15,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import sys
 import threading
 import time
@@ -26,6 +25,7 @@ from typing import Any
 import msgspec
 
 from tests.forked import Forked
+from tests.ports import free_ports
 from whim.serve.backup import backup, restore
 from whim.serve.log import rows
 from whim.serve.log.reader import LogReader
@@ -43,18 +43,11 @@ CONFIG = {
 }  # fmt: skip
 
 
-def free_port() -> int:
-    """A port that nobody uses now."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
-
-
 class Service:
     """``whim serve`` as a process of its own, whose clock may be so many seconds ahead."""
 
     def __init__(self, data: Path, *more: str, port: int | None = None, ahead: float = 0.0) -> None:
-        self.port = free_port() if port is None else port
+        self.port = free_ports() if port is None else port
         self.data = data
         self.process = Forked(
             "serve", "--data", str(data), "--port", str(self.port), *more, ahead=ahead

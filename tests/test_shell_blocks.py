@@ -19,8 +19,9 @@ import pytest
 import whim
 from tests import shell_pages
 from tests.documents import run_blocks
+from tests.ports import free_ports
 from tests.postgres import Server, binaries
-from tests.shell_pages import Command, commands, free_ports, prints, run_script, script, sections
+from tests.shell_pages import Command, commands, prints, run_script, script, sections
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32" or not (shutil.which("bash") and shutil.which("curl")),

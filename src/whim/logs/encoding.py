@@ -222,7 +222,9 @@ def _cleaned(column: pl.Series, known: Sequence[str] = ()) -> pl.Series:
     if column.dtype == pl.String:
         stripped = column.str.strip_chars()
         gaps = stripped.str.to_lowercase().is_in(_MISSING)
-        return stripped.set(gaps & ~stripped.is_in(pl.Series(known, dtype=pl.String)), None)
+        return stripped.set(
+            gaps & ~stripped.is_in(pl.Series(known, dtype=pl.String).implode()), None
+        )
     return column.fill_nan(None) if column.dtype.is_float() else column
 
 
