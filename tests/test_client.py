@@ -237,13 +237,15 @@ def test_a_decision_and_its_reward(ask: Any, service: Service) -> None:
 
 def test_lists_and_batches_of_them(ask: Any, service: Service) -> None:
     bad = refusal("invalid", "k must be at most 1.", "$.lists[1].k")
-    service.told = [(200, PAGE), (200, PAGE), (200, {"answers": [PAGE, bad, PAGE]})]
+    service.told = [*[(200, PAGE)] * 3, (200, {"answers": [PAGE, bad, PAGE]})]
     page = ask("decide_list", np.array([1.0]), ["a", np.int64(3)], 2, deferred=True)
     assert isinstance(page, client_module.ListAnswer)
     assert [(item.slot, item.arm) for item in page.items] == [("top", "a"), (1, 3)]
     slot = client_module.Slot(id="top", exclude=["b"], features={"size": 1})
     ask("decide_list", {"hour": 9}, ["a"], slots=[slot, {"baseline": "a"}], decision_id="p/1")
     body = client_module.ListBody(candidates=["a"], k=1, decision_id="mine")
+    ask("decide_list", [1.0], ["a"], 1, slots=[{}])  # the service says that these contradict
+    assert json.loads(service.asked.pop().body).keys() >= {"k", "slots"}
     answers = ask("decide_list_many", [body, {"candidates": ["b"], "k": 2}, {"candidates": [3]}])
     assert answers[0] == answers[2] == page
     assert isinstance(answers[1], ServiceError)

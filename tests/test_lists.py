@@ -6,6 +6,7 @@ That ``update_list`` is the loop of ``update`` is a rule of the contract: see ``
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import whim
@@ -131,6 +132,14 @@ def test_diversity_is_relevance_minus_likeness() -> None:
     assert policy.select_list(x, ARMS, 4, diversity=0.3, features=mapped) == chosen
 
 
+def test_diversity_among_arms_that_were_never_played() -> None:
+    """Their scores are infinite, from which no likeness takes anything."""
+    policy = whim.UCB()
+    policy.add_arms(["a", "b", "c", "d"])
+    looks = {"a": [1.0, 0.0], "b": [1.0, 0.1], "c": [0.0, 1.0], "d": [0.0, 1.0]}
+    assert policy.select_list(k=3, diversity=0.1, features=looks).arms == ["a", "c", "b"]
+
+
 def test_slots_with_features_are_filled_one_after_another() -> None:
     policy = made("linucb-disjoint")
     rng = np.random.default_rng(5)
@@ -222,6 +231,7 @@ def test_what_cannot_be_a_list_is_refused(bound: bool, monkeypatch: pytest.Monke
         "groups must come with limits": {"groups": {"topic": {}}},
         "must have every candidate": {"limits": {"topic": 2}, "groups": {"topic": {}}},
         "one value for each of 6": {"limits": {"topic": 2}, "groups": {"topic": [1]}},
+        "got a Series": {"limits": {"topic": 2}, "groups": {"topic": pd.Series([1] * 6)}},
         "limits\\['topic'\\] must be": {"limits": {"topic": 0}, "groups": {"topic": [1] * 6}},
         "features must be given for diversity": {"diversity": 0.1},
         "diversity must be": {"diversity": -1},

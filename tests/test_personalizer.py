@@ -46,9 +46,9 @@ def settings(data: Path, **more: Any) -> Settings:
     return load(None, data=data, demo=False, **more)
 
 
-def served(tmp_path: Path, act: Any, **more: Any) -> None:
+def served(tmp_path: Path, act: Any, *, space: dict[str, Any] | None = None, **more: Any) -> None:
     engine = Engine(tmp_path / "data")  # with the space there, nothing is compiled for it
-    config = {name: value for name, value in CHEAP.items() if name != "name"}
+    config = {name: value for name, value in (CHEAP | (space or {})).items() if name != "name"}
     engine.create("personalizer", msgspec.convert(config, SpaceConfig))
     engine.close()
 
@@ -235,6 +235,24 @@ def test_several_rewards_are_taken_all_or_none(tmp_path: Path) -> None:
         assert seen() == before
 
     served(tmp_path, act, max_rewards=2)
+
+
+def test_rewards_of_a_cascade_count_from_the_top_whatever_their_order(tmp_path: Path) -> None:
+    async def act(service: Service, http: httpx.AsyncClient) -> None:
+        path, space = f"{FORMS[2]}/multislot", service.engine.space("personalizer")
+        assert space.config.list.feedback == "cascade"
+        learnt = []
+        for key, slots in (("down", ("Main", "Side")), ("up", ("Side", "Main"))):
+            body = {"eventId": key, "actions": ACTIONS, "slots": SLOTS}
+            await http.post(f"{path}/rank", json=body)
+            said = [{"slotId": slot, "value": 1} for slot in slots]
+            told = await http.post(f"{path}/events/{key}/reward", json={"reward": said})
+            assert told.status_code == 204
+            top = space.state.stats.positions[0]
+            learnt.append((top.shown, top.clicks))
+        assert learnt == [(1, 1), (2, 2)]
+
+    served(tmp_path, act, space={"list": {"feedback": "cascade"}, "explore": 0.0})
 
 
 def test_the_configuration_is_that_of_the_space(tmp_path: Path) -> None:

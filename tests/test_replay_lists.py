@@ -13,8 +13,9 @@ import whim
 from tests.list_truth import RIGHT, WORLDS, World, coverage, made_list_log
 from whim.cli.app import app
 from whim.errors import InvalidInputError
-from whim.evaluate import ListReplayResult, estimate_lists
+from whim.evaluate import ListReplayResult, estimate_lists, replay_lists
 from whim.logs import ListWriter
+from whim.types import F64, I64
 
 
 def log_of(folder: Path, feedback: str, logging: str, n: int = 400) -> whim.logs.Log:
@@ -57,16 +58,77 @@ def test_replay_is_the_literal_loop(tmp_path: Path, match: str) -> None:
     assert result.over_time("lin")[-1]["ctr"] == pytest.approx(run.rate)
 
 
+class Fixed(whim.Policy):
+    """Always the candidates in their order; it learns nothing."""
+
+    name = "fixed"
+
+    def __init__(self, *, seed: int = 0, ties: str = "first") -> None:
+        super().__init__(n_features=None, seed=seed, ties=ties)
+        self._rows({"_nothing": np.zeros(1)})
+
+    def _score(self, x: F64, slots: I64, cross: F64 | None, noise: F64 | None) -> int:
+        self._out[: len(slots)] = -np.arange(len(slots), dtype=float)[:, None]
+        return 0
+
+    def _observe(self, slot: int, x: F64, cross: F64 | None, reward: float) -> int:
+        return 0
+
+
+@pytest.fixture
+def fixed(monkeypatch: pytest.MonkeyPatch) -> dict[str, whim.Policy]:
+    """To be replayed in this process, where a policy of one's own takes the place of any."""
+    monkeypatch.setattr(replay_lists, "fresh", lambda data, run: Fixed())
+    return {"fixed": whim.Random()}
+
+
+@pytest.mark.parametrize("match", ["prefix", "list"])
+def test_short_lists_agree_more_often_and_count_no_more(
+    tmp_path: Path, match: str, fixed: dict[str, whim.Policy]
+) -> None:
+    """Half of the lists have one item, half have three; who sees them clicks all the same."""
+    rng, rates = np.random.default_rng(0), {"a": 0.5, "b": 0.4, "c": 0.3, "d": 0.2, "e": 0.1}
+    values, held, logs, path = [], 0, 20, tmp_path / "log.whim"
+    for _ in range(logs):
+        with ListWriter(path, n_features=1, logging="uniform", overwrite=True) as w:
+            for i in range(3000):
+                shown = rng.permutation(list(rates))[: 1 if i % 2 else 3].tolist()
+                clicks = [float(rng.random() < rates[arm]) for arm in shown]
+                w.add_list(time=i, x=[1.0], arms=list(rates), shown=shown, rewards=clicks)
+        result = whim.replay(path, fixed, match=match, feedback="semi", bins=5)
+        run = result.runs["fixed"][0]
+        values.append(run.rate)
+        held += run.interval.low <= 0.85 <= run.interval.high
+        same = result.relative("fixed", "fixed")
+        assert same.value == 0
+    assert abs(float(np.mean(values)) - 0.85) < 4 * np.std(values) / math.sqrt(logs)
+    assert held >= 16
+
+
+def test_rates_of_lists_that_differ_in_length_are_compared(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    with ListWriter(tmp_path / "log.whim", n_features=1, logging="uniform") as w:
+        for i in range(4000):
+            shown = rng.permutation(list("abc"))[: 1 if i % 2 else 2].tolist()
+            w.add_list(time=i, x=[1.0], arms=list("abc"), shown=shown,
+                       rewards=[float(arm == "a") for arm in shown])  # fmt: skip
+    policies = {"random": whim.Random(), "best": whim.LinUCBDisjoint(n_features=1)}
+    result = whim.replay(tmp_path / "log.whim", policies, feedback="semi")
+    value = result.relative("best", "random")  # 1 against (1/3 + 2/3) / 2
+    assert value.low < 1.0 < value.high
+    assert value.value == pytest.approx(1.0, abs=0.2)
+
+
 @pytest.mark.parametrize("logging", ["uniform", "mixed"])
-def test_rates_of_prefixes_are_not_biased(tmp_path: Path, logging: str) -> None:
+def test_rates_of_prefixes_are_not_biased(
+    tmp_path: Path, logging: str, fixed: dict[str, whim.Policy]
+) -> None:
     """A policy that always shows the same lists earns what they are worth, for cascade users."""
     world, rng, values, held = World("cascade", logging), np.random.default_rng(9), [], 0
     truth = float(1 - np.prod(1 - world.rates[:, :3], axis=1).mean())
     for _ in range(40):
         log = made_list_log(tmp_path / "log.whim", world, 1500, rng)
-        # so sure of its prior that it never learns: always the candidates in their order
-        fixed = whim.LinUCBDisjoint(n_features=4, alpha=0.0, ridge=1e30, ties="first")
-        run = whim.replay(log, {"fixed": fixed}).runs["fixed"][0]
+        run = whim.replay(log, fixed).runs["fixed"][0]
         values.append(run.rate)
         held += run.interval.low <= truth <= run.interval.high
     error = float(np.std(values) / math.sqrt(len(values)))
@@ -161,3 +223,14 @@ def test_a_rate_that_leans_towards_small_pools_is_said_to(tmp_path: Path, lists:
     assert result.settings["candidates"] == (2, 8)
     said = CliRunner().invoke(app, ["replay", str(path), "--policy", "random"])
     assert f"{name} weighs that out" in said.output.replace("\n", " ").replace("SNIPS", "snips")
+
+
+def test_a_log_without_lists_says_nothing(tmp_path: Path) -> None:
+    with ListWriter(tmp_path / "log.whim", n_features=1, logging="uniform"):
+        pass
+    for one in estimate_lists(tmp_path / "log.whim", []).values():
+        assert math.isnan(one.interval.value)
+    [row] = whim.replay(tmp_path / "log.whim", {"random": whim.Random()}).rows()
+    assert row["events"] == 0
+    assert math.isnan(row["ctr"])
+    assert math.isnan(row["slots"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,18 @@ def test_named_features_of_a_slot_join_the_context(engine: Engine) -> None:
     ask(engine, "x", context={"hour": 3}, slots=[{"features": {"size": 2}}, {}])
     waiting = engine.space("s").state.ledger.lists["x"]
     assert [np.frombuffer(x).tolist() for x in waiting.x] == [[3, 2], [3, 0]]
+
+
+def test_a_feature_that_is_wrong_is_that_of_its_slot(engine: Engine) -> None:
+    fields = [{"name": name, "kind": "number"} for name in ("hour", "size")]
+    engine.create("s", config(context={"fields": fields}))
+    for i in range(2):
+        slots: list[dict[str, Any]] = [{}, {}]
+        slots[i] = {"features": {"size": "big"}}
+        with pytest.raises(InvalidInputError, match=rf"^\$\.slots\[{i}\]\.features\.size must be"):
+            ask(engine, "x", context={"hour": 3}, slots=slots)
+        with pytest.raises(InvalidInputError, match=r"^\$\.context\.hour must be"):
+            ask(engine, "x", context={"hour": "x"}, slots=[{"features": {"size": 1}}, {}])
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -299,6 +312,31 @@ def test_a_random_policy_draws_its_lists_as_exploring_does(engine: Engine) -> No
     assert [item["prefix_probability"] for item in items] == pytest.approx([1 / 6, 1 / 30, 1 / 120])
     kept = ask(engine, "y", "t", slots=[{"exclude": ["a"]}, {}])["items"]
     assert kept[1]["probability"] is None
+
+
+@pytest.mark.parametrize("policy", ["random", "lints"])
+def test_what_slots_below_need_changes_how_likely_the_top_is(engine: Engine, policy: str) -> None:
+    """The policy's draw may be passed over for them; what is told of the top is true all the same.
+
+    The arms have no plays, so that each of them is drawn as often.
+    """
+    engine.create("s", config(policy=policy))
+    for slots, certain in (
+        ([{}, {"exclude": ["b"]}], True),  # b must be on top
+        ([{}, {"exclude": ["a", "b"]}], False),  # c must not
+        ([{}, {"exclude": ["a"]}, {}], None),
+    ):
+        n = 3 if certain is None else 2
+        candidates, tops, said = ARMS[: 2 if certain else 3], Counter[str](), set()
+        for i in range(600):
+            top, *_ = ask(engine, f"{n}{certain}{i}", candidates=candidates, slots=slots)["items"]
+            tops[top["arm"]] += 1
+            said.add(top["probability"])
+        if None in said:
+            assert said == {None}
+        for p in said - {None}:
+            assert all(abs(count / 600 - p) < 0.08 for count in tops.values()), (slots, tops, p)
+        assert len(tops) == {True: 1, False: 2, None: 3}[certain], tops
 
 
 def test_of_a_policy_that_draws_only_the_top_is_known(engine: Engine) -> None:

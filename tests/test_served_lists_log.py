@@ -430,6 +430,30 @@ def test_the_mean_of_whatif_weights_is_one(engine: Engine, clock: Clock, data: P
     assert result["whatif"]["rate"] == pytest.approx(1.0)
 
 
+def test_a_list_too_long_for_its_probability_breaks_nothing(
+    engine: Engine, data: Path, tmp_path: Path
+) -> None:
+    """A hundred of two thousand, drawn: less likely than the smallest number."""
+    engine.create("s", config(policy="ucb", context={}, explore=1.0))
+    many = [f"arm{i}" for i in range(2000)]
+    items = ask(engine, "long", context=[], candidates=many, k=100)["items"]
+    assert [items[i]["prefix_probability"] is None for i in (0, 80, 99)] == [False, False, True]
+    assert {item["probability"] for item in items} == {1 / 2000}
+    for i in range(12):
+        ask(engine, f"{i}", context=[], candidates=many[:2], k=1)
+    for key in ("long", *map(str, range(12))):
+        pay(engine, key, 1.0, slot=0)
+    engine.store.flush()
+    for format_, left in (("dsjson", 1), ("log", 1), ("parquet", 0)):
+        out = tmp_path / f"out.{format_}"
+        told = export(data, "s", out, format=format_)
+        assert told["rows"] == 13 - left
+        assert sum(told["left_out"].values()) == left
+    result = whatif.run(data, "s", config(policy="ucb", context={}), lambda share: None)
+    assert result["events"] == 12
+    assert any("1 lists were so long" in warning for warning in result["warnings"])
+
+
 def test_lists_of_several_requests_are_as_if_they_came_alone(engine: Engine) -> None:
     for name in ("together", "alone"):
         engine.create(name, config(explore=0.5))

@@ -287,7 +287,7 @@ class Core:
     ) -> Call[ListAnswer]:  # fmt: skip
         """What to show in ``k`` places, or in ``slots``; rewards are for items of it."""
         body: dict[str, Any] = {"context": context, "candidates": candidates}
-        body |= {"k": k} if slots is None else {"slots": slots}
+        body |= {name: at for name, at in (("k", k), ("slots", slots)) if at is not None}
         body["decision_id"] = decision_id
         data = _encode(_named(body | {"deferred": deferred}, "decision_id"))
         return Call("POST", self.at(space, "lists"), data, _list_answer)

@@ -245,6 +245,8 @@ def _possible(prefix: npt.NDArray[np.bool_], prefixes: F64) -> npt.NDArray[np.bo
 
 def _mean(total: float, squares: float, n: int) -> Interval:
     """A mean of terms; equal terms say nothing of the next one, so the ends are then unknown."""
+    if not n:
+        return Interval(math.nan, math.nan, math.nan)
     mean = float(total) / n
     variance = float(squares) / n - mean**2
     if variance <= 1e-12 * max(float(squares) / n, 1e-300):

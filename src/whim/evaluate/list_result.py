@@ -24,21 +24,25 @@ class ListRun(ReplayRun):
     Attributes
     ----------
     moments
-        For each part of the log Σzzᵀ over lists, z = (a, a·r): for each position whether it was
-        learnt from, and its reward if so.
+        For each part of the log Σzzᵀ over lists, z = (a, a·r, v, 1): for each position whether it
+        was learnt from, its reward if so, and whether the list has it.
     learnt
         Items that were learnt from.
     listed
         What ``list_estimates`` says of the policy, by the estimate's name.
     """
 
-    moments: F64 = field(default_factory=lambda: np.zeros((1, 2, 2)))
+    moments: F64 = field(default_factory=lambda: np.zeros((1, 4, 4)))
     learnt: int = 0
     listed: dict[str, ListEstimate] = field(default_factory=dict)
 
-    def note(self, bins: npt.NDArray[Any], learnt: npt.NDArray[np.bool_], rewards: F64) -> None:
-        """Add lists: the part of the log of each, and its positions that count."""
-        z = np.concatenate([learnt, learnt * rewards], axis=1).astype(np.float64)
+    def note(
+        self, bins: npt.NDArray[Any], learnt: npt.NDArray[np.bool_], rewards: F64,
+        valid: npt.NDArray[np.bool_],
+    ) -> None:  # fmt: skip
+        """Add lists: the part of the log of each, its positions that count, and those it has."""
+        one = np.ones((len(bins), 1))
+        z = np.concatenate([learnt, learnt * rewards, valid, one], axis=1).astype(np.float64)
         for part in np.unique(bins).tolist():
             rows = z[bins == part]
             self.moments[part] += rows.T @ rows
@@ -49,7 +53,11 @@ class ListRun(ReplayRun):
 
     @property
     def rate(self) -> float:
-        """Reward per list: over positions, the sum of mean rewards where the lists agree."""
+        """Reward per list: over positions, the sum of mean rewards where the lists agree.
+
+        A position that only some lists have counts by their share: short lists agree more often
+        than long ones.
+        """
         return position_rate(self.moments.sum(0)).value
 
     @property
@@ -69,22 +77,26 @@ class ListRun(ReplayRun):
 
 
 def position_rate(moments: F64) -> Interval:
-    """Σ_j (mean reward at position j of the lists that agree there), and its interval.
+    """Σ_j (share of lists with a position j) · (mean reward there where lists agree); its interval.
 
     Positions of one list are not independent: their covariances are in ``moments``.
     """
-    k = len(moments) // 2
-    counts, totals = np.diag(moments)[:k], np.diag(moments[:k, k:])
-    if (counts < 1).any():
+    k, lists = len(moments) // 3, moments[-1, -1]
+    counts, totals, having = moments[-1, : 3 * k].reshape(3, k)
+    there = having > 0
+    if not there.any() or (counts[there] < 1).any():
         return UNKNOWN
-    means = totals / counts
-    # each list moves the sum by Σ_j a_j (r_j - mean_j) / count_j
-    pull = np.concatenate([-means / counts, 1 / counts])
+    counts = np.where(there, counts, 1.0)
+    means, shares = totals / counts, having / lists
+    value = float(shares @ means)
+    # each list moves it by Σ_j share_j a_j (r_j - mean_j) / count_j + mean_j (v_j - share_j) / n
+    of_items = [-shares * means / counts, shares / counts]
+    pull = np.concatenate([*of_items, means / lists, [-value / lists]])
     variance = float(pull @ moments @ pull)
-    if counts.min() < 2 or variance <= 1e-12 * max(float(means.sum()) ** 2, 1e-300):
-        return Interval(float(means.sum()), math.nan, math.nan)
+    if counts[there].min() < 2 or variance <= 1e-12 * max(value**2, 1e-300):
+        return Interval(value, math.nan, math.nan)
     spread = Z * math.sqrt(variance)
-    return Interval(float(means.sum()), float(means.sum()) - spread, float(means.sum()) + spread)
+    return Interval(value, value - spread, value + spread)
 
 
 @dataclass(frozen=True)
@@ -100,13 +112,10 @@ class ListReplayResult(ReplayResult):
         if label == baseline or len(ours) > 1:
             return super().relative(label, baseline)
         parts = [_position_sums(run) for run in (ours[0], theirs[0])]
-        k = parts[0].shape[1] // 2
+        own = parts[0].shape[1]
 
-        def beyond(means: F64) -> F64:
-            rates = [
-                (means[:, at + k : at + 2 * k] / means[:, at : at + k]).sum(1) for at in (0, 2 * k)
-            ]
-            return np.asarray(rates[0] / rates[1] - 1)
+        def beyond(sums: F64) -> F64:
+            return np.asarray(_rates(sums[:, :own]) / _rates(sums[:, own:]) - 1)
 
         return bootstrap(np.concatenate(parts, axis=1), beyond)
 
@@ -155,9 +164,13 @@ class ListReplayResult(ReplayResult):
 
 
 def _position_sums(run: ReplayRun) -> F64:
-    """For each part of the log how often each position counted, and its rewards."""
+    """For each part of the log: of each position how often it counted, its rewards, and lists."""
     assert isinstance(run, ListRun)
-    k = run.moments.shape[1] // 2
-    counts = np.diagonal(run.moments, axis1=1, axis2=2)[:, :k]
-    totals = np.diagonal(run.moments[:, :k, k:], axis1=1, axis2=2)
-    return np.concatenate([counts, totals], axis=1)
+    return np.asarray(run.moments[:, -1])
+
+
+def _rates(sums: F64) -> F64:
+    """Reward per list, from rows of such sums."""
+    counts, totals, having = np.split(sums[:, :-1], 3, axis=1)
+    per_list = np.divide(having * totals, counts, where=having > 0, out=np.zeros_like(counts))
+    return np.asarray(per_list.sum(1) / sums[:, -1])

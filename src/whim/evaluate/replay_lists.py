@@ -132,7 +132,7 @@ def replay_lists_once(log: Log, data: bytes, how: ListPlan, run: int) -> ListRun
     follower = Follower(policy, log.arms, np.asarray(log.item_arm, np.int64), log.item_features)
     parts = [np.zeros(how.bins) for _ in range(4)]
     outcome = ListRun(parts[0], parts[1], parts[2], parts[3])
-    outcome.moments = np.zeros((how.bins, 2 * how.k, 2 * how.k))
+    outcome.moments = np.zeros((how.bins, *2 * (3 * how.k + 1,)))
     sums = ListSums(how.k, log.n_arms, log.n_features, how.drawn)
     coins = np.random.default_rng([how.seed, run, _COINS])
     luck = np.random.default_rng([how.seed, run, _CHANCES])
@@ -143,10 +143,8 @@ def replay_lists_once(log: Log, data: bytes, how: ListPlan, run: int) -> ListRun
         block = lists.block
         block.chosen[:] = np.where(block.valid, followed.chosen, -1)
         learnt = np.minimum(_agreeing(lists, how.match), accepted)
-        # nothing stands after a list's end: it earns 0 wherever all of the list counts
-        positions = np.arange(how.k) < learnt[:, None]
-        positions |= (learnt == lists.lengths)[:, None]
-        outcome.note((lists.at * how.bins) // how.end, positions, block.rewards)
+        counted = np.arange(how.k) < learnt[:, None]
+        outcome.note((lists.at * how.bins) // how.end, counted, block.rewards, block.valid)
         outcome.learnt += int(learnt.sum())
         sums.add(
             block, lists.X, arms_at(log, lists, block.chosen), arms_at(log, lists, block.shown)

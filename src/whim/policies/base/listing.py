@@ -96,7 +96,8 @@ class Listing(Previewing):
             The most items that may share a group: ``{"topic": 2}`` is at most two of each topic,
             ``{"topic": {"ads": 1}}`` at most one of that topic. With limits on one kind of group
             no list within them has a better total score; with several kinds, places are filled
-            from the top down with the best arm that keeps within all of them.
+            from the top down with the best arm that keeps within all of them, which may leave
+            fewer than ``k``.
         groups
             What ``limits`` is about: by its name, the group of each arm, as a mapping from arms or
             one value per candidate. None is a group without a limit.

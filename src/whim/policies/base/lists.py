@@ -159,6 +159,11 @@ def _values(name: str, groups: Groups | None, ids: Sequence[ArmId]) -> list[Hash
                 f"got none for {missing[0]!r}."
             )
         values = [given[arm] for arm in ids]
+    elif hasattr(given, "to_dict"):  # a Series, whose index may be the arms or not
+        raise InvalidInputError(
+            f"groups[{name!r}] must be a mapping from arms or a list (use .to_dict() or "
+            f".tolist()), got a {type(given).__name__}."
+        )
     elif isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
         values = list(given)
         if len(values) != len(ids):
@@ -203,6 +208,12 @@ class Spread:
         less: F64 = scores - self._weight * self._most
         return less
 
+    def least_alike(self, places: I64) -> I64:
+        """Of these candidates those that are least like the items in the list."""
+        alike = self._most[places]
+        least: I64 = places[alike == alike.min()]
+        return least
+
     def take(self, place: int) -> None:
         """Count an item into the list."""
         # multiplied and added up row by row: a matrix product may round otherwise elsewhere
@@ -240,6 +251,8 @@ def top(
         if spread is not None:
             worth = spread.apply(scores)
         equal = left[worth[left] == worth[left].max()]
+        if spread is not None and np.isinf(worth[equal[0]]):  # arms never played, of which
+            equal = spread.least_alike(equal)  # no likeness takes anything
         if draw is not None and len(equal) > 1:
             place = int(equal[draw(len(equal))])
         else:

@@ -75,7 +75,8 @@ def _renamed(message: str) -> str:
     """What the engine says of a field, with the name that the caller gave it."""
     match = re.match(r"\$\.slots\[(\d+)\]\.(\w+)", message)
     if match:
-        return f"$.slots[{match[1]}].{_NAMES.get(match[2], match[2])}" + message[match.end() :]
+        rest = re.sub(r"^\.slot\.", ".", message[match.end() :])  # as ``_slot`` names features
+        return f"$.slots[{match[1]}].{_NAMES.get(match[2], match[2])}{rest}"
     for ours, theirs in (("candidates", "actions"), ("decision_id", "eventId"),
                          ("context", "contextFeatures")):  # fmt: skip
         message = re.sub(rf"^\$\.{ours}\b", f"$.{theirs}", message)
@@ -134,16 +135,19 @@ async def reward_slots(service: Service, call: Call) -> None:
     ]
     await service.engine.know_decision(name, event)
     space = service.engine.space(name)
+    items = []
     for i, body in enumerate(bodies):
         try:  # all or none
-            space.check_reward(body, before=i)
+            items.append(space.check_reward(body, before=i))
         except (InvalidInputError, LimitError) as error:
             raise type(error)(_reward_renamed(str(error), i)) from None
 
     def act(body: wire.RewardBody) -> Any:
         return service.commit(lambda token: service.engine.reward(name, body, token))
 
-    await asyncio.gather(*map(act, bodies))
+    # from the top down, for in a cascade the first click ends the list
+    order = sorted(range(len(bodies)), key=lambda i: items[i] or 0)
+    await asyncio.gather(*[act(bodies[i]) for i in order])
 
 
 async def activate_slots(service: Service, call: Call) -> None:

@@ -22,11 +22,11 @@ from whim.checks import choice
 from whim.errors import LogFileError
 from whim.logs import ListWriter, Writer
 from whim.serve.jobs.export_lists import (
-    DRAWN,
     as_list,
     drawn_from,
     draws_uniformly,
     not_in_columns,
+    unknown_list,
     unlogged,
 )
 from whim.serve.jobs.history import Decision, History, Progress
@@ -156,8 +156,9 @@ def _to_dsjson(job: _Job, decisions: Iterator[Decision]) -> int:
     part = job.folder / "lines"
     with _open(part, packed=job.out.suffix == ".gz") as file:
         for d in decisions:
-            if d.body.items is not None and None in d.body.items.prefixes:
-                job.left[DRAWN] += 1
+            problem = unknown_list(d)
+            if problem is not None:
+                job.left[problem] += 1
                 continue
             line = _line if d.body.items is None else _list_line
             file.write(_json(line(job.history, job.space, d)) + b"\n")

@@ -10,6 +10,7 @@ from whim.serve.wire import SpaceConfig
 
 UNLOGGED = "was drawn by the policy with a probability that was not logged then"
 DRAWN = "is a list of a policy that draws, whose probability is not known"
+TINY = "is a list whose probability is too small for a number"
 LIST = "is a list whose slots have features or exclusions, which the log's columns do not hold"
 
 
@@ -25,7 +26,15 @@ def not_in_columns(d: Decision) -> str | None:
         return UNLOGGED if unlogged(d) else None
     if any(x.size for x in d.contexts or ()) or any(part.exclude or ()):
         return LIST
-    return DRAWN if None in part.prefixes else None
+    return unknown_list(d)
+
+
+def unknown_list(d: Decision) -> str | None:
+    """Why the probability of a list is not known, if it is not."""
+    part = d.body.items
+    if part is None or all(part.prefixes):
+        return None
+    return DRAWN if draws(d.config) else TINY
 
 
 def as_list(d: Decision) -> dict[str, Any]:

@@ -87,6 +87,7 @@ class _Replay:
         self.columns = {name: array("d") for name in ("at", "weight", "supported", "reward")}
         self.flags = {name: array("b") for name in ("agreed", "own", "fair")}
         self.changes = self.skipped = 0
+        self.tiny = 0  # lists whose probability is too small for a number
         self.drew = False  # the logged policy drew, with probabilities that were not logged
         self.draws_lists = False  # the other one draws, and nobody knows how likely its lists are
         self.late = False  # the log's beginning is gone
@@ -176,17 +177,19 @@ class _Replay:
             by_chance = slots.prefixes(places)[-1] if self._explore else 0.0
             return self._explore * by_chance + (1 - self._explore) * (choice == places)
 
-        # neither is known of a policy that draws
-        self.drew = self.drew or row.probability != row.probability
+        known = row.probability > 0
+        self.drew = self.drew or (self._draws and not known)  # as it may be of a policy that draws
+        self.tiny += not (known or self._draws)
         self.draws_lists = self.draws_lists or previews[0].chances is not None
         supported, fair = 1.0, self._fair or n == 1
         if not fair:
             could = [part.places]
             could += [row.order] if row.order not in could and self._logged.holdback < 1 else []
             supported = sum(map(would, could))
-        weight = 0.0 if self.drew else would(part.places) / row.probability
+        weight = would(part.places) / row.probability if known else 0.0
         own, agreed = row.mode != "holdback", choice == part.places
-        self._waiting[row.id] = (at / MICRO, weight, supported, agreed, own, fair)
+        if known or self._draws:
+            self._waiting[row.id] = (at / MICRO, weight, supported, agreed, own, fair)
         vectors = [one.tobytes() for one in x]
         state.add_list(seq, at, row, WaitingList.of(part, row.arms, vectors))
 
@@ -334,7 +337,7 @@ def _label(config: wire.SpaceConfig) -> str:
 
 def _warnings(replay: _Replay, n: int, unfair: int, support: Support) -> list[str]:
     warnings = []
-    if not n:
+    if not n and not replay.tiny:
         return ["No decision of this space is closed yet, so there is nothing to replay."]
     if support.problem is not None:
         remedy = " Set explore to a few percent, and later decisions tell."
@@ -360,6 +363,11 @@ def _warnings(replay: _Replay, n: int, unfair: int, support: Support) -> list[st
         warnings.append(
             f"The effective sample size is only {support.effective:.0f} decisions: take the "
             "estimate as a hint. More exploration, or a longer log, would make it more precise."
+        )
+    if replay.tiny:
+        warnings.append(
+            f"{replay.tiny} lists were so long that the probability of what was drawn is too small "
+            "for a number; they were learnt and are not in the estimate."
         )
     if replay.skipped:
         warnings.append(f"{replay.skipped} decisions do not fit these features and were left out.")

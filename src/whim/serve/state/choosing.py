@@ -25,6 +25,7 @@ from whim.serve.state.lists import (
     Slots,
     baseline,
     contexts,
+    in_slot,
     slot_keys,
     uniforms,
 )
@@ -219,9 +220,16 @@ class Choosing:
         for one, top, vector, fit in zip(requests, tops, x, fits, strict=True):
             one.x = vector
             if not fit:
-                try_step(lambda _, context: encode(context), one, top)  # says why
+                try_step(lambda one, top: self._slot_context(one.body, 0, top), one, top)
         sound = [one.error is None for one in requests]
         return x if all(sound) else x[np.array(sound)]
+
+    def _slot_context(self, body: wire.DecisionBody, i: int, context: Any) -> F64:
+        """A context with the features of slot ``i``; an error about one of these says so."""
+        try:
+            return self.state.context(context)
+        except InvalidInputError as error:
+            raise InvalidInputError(in_slot(str(error), _slot_features(body), i)) from None
 
     def _choose(self, request: DecisionRequest, ranked: Any, coming: set[str | int]) -> None:
         """Choose; ``coming`` are the new arms of those before it."""
@@ -274,7 +282,8 @@ class Choosing:
             )
         slots = Slots(len(ids), asked.k, asked.exclude)
         more = contexts(body.context, asked.features)[1:]
-        previews, request.more = [top], [state.context(one) for one in more]
+        previews = [top]
+        request.more = [self._slot_context(body, i, one) for i, one in enumerate(more, 1)]
         for x, slot_key in zip(request.more, slot_keys(key, 1 + len(more))[1:], strict=True):
             seed = seed_of(state.config.seed, slot_key)
             previews.append(state.preview(x, ids, features, seed))
@@ -282,7 +291,7 @@ class Choosing:
         base = baseline(slots, state.config, asked)
         places, mode = self._draw_list(key, slots, own, base)
         chances, drawn = top.chances, None
-        if chances is not None and not (asked.exclude or [[]])[0]:
+        if chances is not None and slots.top_open:  # else what it draws may be passed over
             drawn = float(chances[places[0]])
         items, prefixes = list_probabilities(
             state.config, slots, Shown(own, base, places), drawn, chances is not None

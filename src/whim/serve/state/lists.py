@@ -22,6 +22,7 @@ from whim.serve.state.drawing import draws
 
 _STATES = 256  # ways to fill the slots before one that are looked at, so that nobody waits long
 _EFFORT = 1 << 14  # and so many in all, each as often as there are slots that it must leave filled
+_LEAST = 1e-300  # probabilities below this are not told: they end as 0, and weights as infinity
 
 
 def contexts_of(row: DecisionHead | DecisionRow) -> list[Any]:
@@ -30,7 +31,7 @@ def contexts_of(row: DecisionHead | DecisionRow) -> list[Any]:
 
 
 def contexts(context: Any, features: list[FeatureValues] | None) -> list[Any]:
-    """A context joined by the features of each slot; it alone if no slot has any.
+    """A context joined by the features of each slot, whose word counts; it alone if none has any.
 
     >>> contexts({"hour": 9}, [{"size": "large"}, None])
     [{'hour': 9, 'size': 'large'}, {'hour': 9}]
@@ -49,6 +50,20 @@ def contexts(context: Any, features: list[FeatureValues] | None) -> list[Any]:
             kind = "an object" if isinstance(context, dict) else "a list"
             raise InvalidInputError(f"$.slots[{i}].features must be {kind} as the context is.")
     return joined
+
+
+def in_slot(message: str, features: list[FeatureValues] | None, i: int) -> str:
+    """An error about a context that slot ``i`` joined: if it is about the slot's own, it says so.
+
+    >>> in_slot("$.context.size must be a number, got 'big'.", [None, {"size": "big"}], 1)
+    "$.slots[1].features.size must be a number, got 'big'."
+    """
+    own = None if features is None else features[i]
+    for name in own if isinstance(own, dict) else ():
+        path = f"$.context.{name}"
+        if message.startswith(path) and message[len(path)] in " [.":
+            return f"$.slots[{i}].features.{name}{message[len(path) :]}"
+    return message
 
 
 class ListRequest(NamedTuple):
@@ -208,6 +223,11 @@ class Slots:
             return closed
         return closed | sum([1 << p for slot, p in matched.items() if slot not in movable])
 
+    @property
+    def top_open(self) -> bool:
+        """Whether any candidate may stand on top."""
+        return self.free or next(self._steps([])) == 0
+
     def _steps(self, places: list[int]) -> Iterator[int]:
         """For each slot the candidates that may not stand there, once ``places`` has those above.
 
@@ -355,7 +375,8 @@ def probabilities(
     """How likely each item was where it is, and how likely all down to it were.
 
     Of a policy that ``draws`` only the top is known, if ``drawn`` is how likely that was; but a
-    random list without exclusions is drawn as ``Slots.draw`` does.
+    random list without exclusions is drawn as ``Slots.draw`` does. None is what is not known, or
+    too small for a number: a long list of many candidates that was drawn.
 
     >>> config = wire.SpaceConfig(explore=0.5)
     >>> probabilities(config, Slots(4, 2), Shown([0, 1], [0, 1], [0, 2]), None, False)
@@ -383,5 +404,6 @@ def probabilities(
             if chance is None or (part is None and by_policy):
                 found[j] = None
             else:
-                found[j] = by_draw * chance + by_base * same[i] + by_policy * (part or 0.0)
+                chance = by_draw * chance + by_base * same[i] + by_policy * (part or 0.0)
+                found[j] = chance if chance >= _LEAST else None
     return items, prefixes

@@ -131,11 +131,15 @@ class Space(Choosing):
             self._check_sum(row.id)
         return row
 
-    def check_reward(self, body: wire.RewardBody, before: int = 0) -> None:
-        """Raise if a reward would be refused once so many others of its decision were taken."""
-        self._item(body)
+    def check_reward(self, body: wire.RewardBody, before: int = 0) -> int | None:
+        """Which item of a list that waits it is for.
+
+        Raises if it would be refused once so many others of its decision were taken.
+        """
+        item = self._item(body)
         self.guard.refuse(body.value, self.config.rewards)
         self._check_sum(body.decision_id, before)
+        return item
 
     def _check_sum(self, key: str, before: int = 0) -> None:
         ledger, most = self.state.ledger, self._limits.max_rewards
