@@ -23,7 +23,7 @@ SPACES: dict[str, dict[str, Any]] = {
     SUMS: {
         "name": SUMS, "policy": "pslinucb-hybrid", "context": {"size": 2, "constant": True},
         "items": {"size": 1, "constant": True}, "explore": 0.1,
-        "rewards": {**RULES, "combine": "sum"},
+        "rewards": {**RULES, "combine": "sum"}, "list": {"feedback": "semi"},
     },
     DRAWN: {
         "name": DRAWN, "policy": "lints", "context": {"size": 3, "constant": True},
@@ -169,23 +169,27 @@ class Client(threading.Thread):
             self._reward(space, key, f"r-{key}")
 
     def _sums(self, space: str, key: str) -> None:
-        """A decision with features, perhaps deferred, and rewards that are summed."""
+        """A decision or a list, with features, perhaps deferred, and rewards that are summed."""
         items = [
             {"id": i, "features": [round(i / 9 + 0.1 * (self._random.random() < 0.1), 3)]}
             for i in self._random.sample(range(9), 4)
         ]
         deferred = self._random.random() < 0.3
         body = {"context": self._numbers(2), "candidates": items, "deferred": deferred}
-        self._decide(space, key, body)
+        k = 2 if self._random.random() < 0.3 else None
+        if k is None:
+            self._decide(space, key, body)
+        else:
+            self._decide(space, key, {**body, "k": k}, "lists")
         if deferred and self._random.random() < 0.7:
             found = self._caller.call(f"{space}/decisions/{key}/activate", {})
             if found is not None and found["activated"]:
                 self._told.activated.add((space, key))
         for i in range(self._random.choice((0, 1, 1, 2))):
-            self._reward(space, key, f"r{i}-{key}")
+            self._reward(space, key, f"r{i}-{key}", None if k is None else i % k)
         if self._random.random() < 0.5:
             value = self._random.random()
-            body = {"decision_id": key, "value": value}
+            body = {"decision_id": key, "value": value} | ({} if k is None else {"slot": 0})
             found = self._caller.once(f"{space}/rewards", body)
             self._told.once[space, key, value] = found is not None and found["state"] == "kept"
 

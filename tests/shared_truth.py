@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
+from tests import list_draws
 from tests.retrying import Told
 from whim.serve.log.configs import config_histories
 from whim.serve.log.reader import LogReader
@@ -141,6 +143,18 @@ def _check_list(
     assert (places, row.mode) == (shown, mode), row.id
     mine = [n for place in places for n in numbers[3 * place : 3 * place + 3]]
     assert bits(row.numbers) == bits(mine), row.id
+    allowed = [frozenset(range(len(row.arms))) - set(out) for out in row.items.exclude or ()]
+    by_chance = list_draws.told(
+        tuple(allowed or [frozenset(range(len(row.arms)))] * len(places)), tuple(places)
+    )
+    other, e = 1 - config.holdback, config.explore
+    for j, place in enumerate(places):
+        item = config.holdback * (first[j] == place)
+        item += other * (e * by_chance[0][j] + (1 - e) * (own[j] == place))
+        start = config.holdback * (first[: j + 1] == places[: j + 1])
+        start += other * (e * by_chance[1][j] + (1 - e) * (own[: j + 1] == places[: j + 1]))
+        said = row.items.probabilities[j], row.items.prefixes[j]
+        assert np.allclose(said, (item, start), rtol=1e-9, atol=0), (row.id, j, said, item, start)
 
 
 # -- what was told ----------------------------------------------------------------------------

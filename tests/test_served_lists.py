@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 from collections import Counter
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 import whim
 from tests.clocks import Clock
+from tests.list_draws import can_be_filled, enumerated
 from tests.served_lists import (
     ARMS,
     RANDOM,
@@ -215,30 +215,6 @@ def test_a_list_that_takes_long_to_fill_is_known_beforehand(engine: Engine) -> N
 
 
 # -- how likely it was --------------------------------------------------------------------------
-
-
-def can_be_filled(slots: list[set[int]], used: tuple[int, ...]) -> bool:
-    """Literally: whether some candidates, each once, fill the slots that are left."""
-    left = slots[len(used) :]
-    free = set().union(*slots) - set(used)
-    return any(
-        all(p in allowed for p, allowed in zip(places, left, strict=True))
-        for places in itertools.permutations(free, len(left))
-    )
-
-
-def enumerated(slots: list[set[int]]) -> dict[tuple[int, ...], float]:
-    """How likely each list is: all of them, slot by slot, as the description says."""
-    lists: dict[tuple[int, ...], float] = {(): 1.0}
-    for j, allowed in enumerate(slots):
-        longer: dict[tuple[int, ...], float] = {}
-        for used, chance in lists.items():
-            free = [p for p in allowed - set(used) if can_be_filled(slots, (*used, p))]
-            for p in free:
-                longer[*used, p] = chance / len(free)
-        assert all(len(one) == j + 1 for one in longer)
-        lists = longer
-    return lists
 
 
 @pytest.mark.parametrize("seed", range(12))
