@@ -354,16 +354,18 @@ def test_metrics_say_how_the_service_itself_is(served: Callable[..., None]) -> N
             await http.post("/v1/spaces/news/decisions", json=body)
         loop = asyncio.get_running_loop()
         loop.call_soon(__import__("time").sleep, 0.4)
-        for _ in range(100):  # until the loop's lag was measured twice, whenever that began
+        slow = 0.0
+        for _ in range(100):  # until the loop's lag was measured, whenever that began
             found = scraped((await http.get("/metrics")).text)
-            if found["whim_loop_lag_seconds_bucket", "+Inf"] >= 2:
+            times = found["whim_loop_lag_seconds_bucket", "+Inf"]
+            slow = times - found["whim_loop_lag_seconds_bucket", "0.1"]
+            if slow >= 1 and times >= 2:
                 break
             await asyncio.sleep(0.1)
         assert found["whim_commit_seconds_count",] >= 6
         assert found["whim_commit_seconds_sum",] > 0
         assert found["whim_commit_queue_rows",] == 0
-        assert found["whim_loop_lag_seconds_bucket", "+Inf"] >= 2
-        slow = found["whim_loop_lag_seconds_count",] - found["whim_loop_lag_seconds_bucket", "0.1"]
+        assert found["whim_loop_lag_seconds_count",] >= 2
         assert slow >= 1
         assert found["whim_rebuilding", "news"] == found["whim_rebuild_failed", "news"] == 0
         assert found["whim_database_bytes", "log.db"] > 0
