@@ -69,11 +69,13 @@ pytest: $(READY)
 bench: $(READY)
 	@failed=0; $(BIN)/python -m benchmarks || failed=1; \
 	  $(BIN)/python -m benchmarks.peers || failed=1; \
+	  $(BIN)/python -m benchmarks.list_estimates || failed=1; \
 	  $(BIN)/python -m benchmarks.lists || failed=1; \
 	  $(BIN)/python -m benchmarks.service || failed=1; exit $$failed
 
 bench-peers: $(READY)
 	$(BIN)/python -m benchmarks.peers
+	$(BIN)/python -m benchmarks.list_estimates
 
 bench-service: $(READY)
 	$(BIN)/python -m benchmarks.service
