@@ -203,14 +203,17 @@ class Encoder:
         known = ", ".join(sorted(self._known)) or "none"
         raise _error(path, f"made of known features ({known})", sorted(unknown)[0])
 
-    def columns(self, table: Mapping[str, Any], n: int) -> F64:
-        """The vectors of ``n`` rows that come as columns by name, to the same bit."""
+    def columns(self, table: Mapping[str, Any], n: int, *, first: int = 0) -> F64:
+        """The vectors of ``n`` rows that come as columns by name, to the same bit.
+
+        Errors count rows from ``first``.
+        """
         self.check_names(table.keys(), self._path)
         x = np.zeros((n, self.size))
         for (f, at, part, missing), end in zip(self._parts, self._ends, strict=True):
             if f.name in table:
-                with_missing = end + (missing >= 0)
-                _fill_column(self._path, f, part, table[f.name], x[:, at:with_missing], missing)
+                own = x[:, at : end + (missing >= 0)]
+                _fill_column(self._path, f, part, table[f.name], own, missing, first)
             elif missing >= 0:
                 x[:, missing] = 1.0
         for name in sorted(table.keys() - self._known):
@@ -219,11 +222,20 @@ class Encoder:
         if self._features.constant:
             x[:, -1] = 1.0
         if not (_abs(x) <= LARGEST).all():
-            bad = int(np.argmin((_abs(x) <= LARGEST).all(axis=1)))
-            raise _error(
-                f"{self._path}[{bad}]", f"at most {LARGEST:g} in size once added up", x[bad]
-            )
+            self._refuse_large(table, x, first)
         return x
+
+    def _refuse_large(self, table: Mapping[str, Any], x: F64, first: int) -> NoReturn:
+        """Name the first row, and the column of its first number that is too large."""
+        row, at = np.argwhere(~(_abs(x) <= LARGEST))[0].tolist()
+        path = f"row {first + row}: {self._path}"
+        for (f, start, _, _), end in zip(self._parts, self._ends, strict=True):
+            if start <= at < end:
+                how = "once scaled" if f.kind == "number" else "once added up"
+                value = table[f.name][row]
+                value = value.item() if isinstance(value, np.generic) else value
+                raise _error(f"{path}.{f.name}", f"at most {LARGEST:g} in size {how}", value)
+        raise _error(path, f"at most {LARGEST:g} in size once added up", x[row, at])
 
     def _vector(self, values: Any) -> F64:
         size = self._size
@@ -260,7 +272,7 @@ class Encoder:
 
 
 def _fill_column(
-    path: str, f: Any, part: Callable[..., None], values: Any, x: F64, missing: int
+    path: str, f: Any, part: Callable[..., None], values: Any, x: F64, missing: int, first: int
 ) -> None:
     """The dimensions of one field for all rows; each value as ``part`` has it, equal ones once."""
     if isinstance(values, np.ndarray) and f.kind == "number" and not f.log:  # nan: missing
@@ -282,7 +294,7 @@ def _fill_column(
             try:
                 part(path, f, value, row, 0)
             except InvalidInputError as error:
-                raise InvalidInputError(f"row {i}: {error}") from None
+                raise InvalidInputError(f"row {first + i}: {error}") from None
             if key is not None and len(known) < _CACHED:
                 known[key] = row
         x[i] = row
@@ -298,7 +310,9 @@ def _as_number(path: str, f: Any, value: Any, x: Any, at: int) -> None:
 
 
 def _as_log(path: str, f: Any, value: Any, x: Any, at: int) -> None:
-    x[at] = (logged(_number(f"{path}.{f.name}", value), f.log) - f.mean) / f.scale
+    scaled = x[at] = (logged(_number(f"{path}.{f.name}", value), f.log) - f.mean) / f.scale
+    if not -LARGEST <= scaled <= LARGEST:
+        raise _error(f"{path}.{f.name}", f"at most {LARGEST:g} in size once scaled", value)
 
 
 def _as_choice(path: str, f: Any, value: Any, x: Any, at: int) -> None:

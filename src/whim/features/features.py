@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import whim.checks as checks
-from whim.checks import LARGEST
 from whim.errors import InvalidInputError
 from whim.features.data import as_columns, as_row, plain
 from whim.features.encoder import Encoder
-from whim.features.fields import Field, logged, number
+from whim.features.fields import Field, number
+from whim.features.scaling import Moments, both, moments, numbers_of, scale_of
 from whim.types import F64
-
-Moments = tuple[int, float, float]  # count, mean, sum of squares about the mean
 
 
 class _Schema(NamedTuple):
@@ -187,9 +183,9 @@ class Features:
         for f in self.fields:
             if f.kind == "number" and (values := numbers_of(columns.get(f.name, []), f.name)):
                 before, more = seen.get(f.name, (0, 0.0, 0.0)), moments(values, f)
-                n, mean, squares = seen[f.name] = _both(before, more)
+                now = seen[f.name] = both(before, more)
                 if not (_left_as_it_is(f, before) and set(values) <= {0.0, 1.0}):
-                    f = replace(f, mean=mean, scale=math.sqrt(squares / n) or 1.0)
+                    f = replace(f, mean=now[1], scale=scale_of(now))
             fields.append(f)
         self._use(self._schema._replace(fields=tuple(fields)))
         self._seen = seen
@@ -272,37 +268,6 @@ def as_text(value: Any) -> Any:
     if value.__class__ is int or value.__class__ is bool:
         return str(value)
     return value
-
-
-def numbers_of(values: Sequence[Any], name: str) -> list[float]:
-    """The numbers of a column, without what is missing."""
-    for i, value in enumerate(values):
-        if value is None:
-            continue
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
-            clock = isinstance(value, str) and re.fullmatch(r"\d\d?:\d\d(:\d\d)?", value)
-            hint = ": as hours, 9:15 is 9.25" if clock else ""
-            raise InvalidInputError(f"{name} must hold numbers, got {value!r} at [{i}]{hint}.")
-        if not abs(value) <= LARGEST:
-            raise InvalidInputError(
-                f"{name} must hold numbers of at most {LARGEST:g} in size, got "
-                f"{str(value)[:80]} at [{i}]."
-            )
-    return [float(value) for value in values if value is not None]
-
-
-def moments(values: Sequence[float], f: Field) -> Moments:
-    """How many numbers a column has, their mean and the sum of squares about it, once logged."""
-    taken = np.array([logged(value, f.log) if f.log else value for value in values])
-    mean = float(taken.mean())
-    return len(taken), mean, float(((taken - mean) ** 2).sum())
-
-
-def _both(one: Moments, other: Moments) -> Moments:
-    """Two groups of values as one (Chan, Golub and LeVeque)."""
-    n, step = one[0] + other[0], other[1] - one[1]
-    squares = one[2] + other[2] + step * step * one[0] * other[0] / n
-    return n, one[1] + step * other[0] / n, squares
 
 
 def _left_as_it_is(f: Field, seen: Moments) -> bool:

@@ -12,8 +12,9 @@ import numpy as np
 import whim.checks as checks
 from whim.errors import InvalidInputError
 from whim.features.data import as_columns
-from whim.features.features import Features, as_text, moments, numbers_of
+from whim.features.features import Features, as_text
 from whim.features.fields import KINDS, Field, choice, cyclic, flag, logged, number, text
+from whim.features.scaling import ROUNDING, moments, numbers_of, scale_of, to_digits_of
 from whim.types import F64
 
 # a last word, or name, of a cyclic column: its period, and the values that it may have
@@ -170,19 +171,19 @@ def _number(name: str, numbers: F64, gaps: bool) -> Field:
         # far below most values: 0 stays possible, and the bulk is taken by its logarithm
         unit = _rounded(float(np.quantile(numbers[numbers > 0], 0.05)))
         taken = np.array([logged(value, unit) for value in numbers.tolist()])
-        if abs(_skewness(taken)) < _skewness(numbers) / 2:
-            numbers = taken
-        else:
+        if abs(_skewness(taken)) >= _skewness(numbers) / 2:
             unit = 0.0
-    scale = _rounded(float(numbers.std()))
-    mean = _rounded(float(numbers.mean()))
-    return number(name, mean=mean, scale=scale if scale > 0 else 1.0, log=unit, missing=gaps)
+    seen = moments(numbers.tolist(), number(name, log=unit))
+    scale = _rounded(scale_of(seen))
+    mean = to_digits_of(scale, seen[1])
+    return number(name, mean=mean, scale=scale, log=unit, missing=gaps)
 
 
 def _skewness(numbers: F64) -> float:
-    off = numbers - numbers.mean()
+    mean = float(numbers.mean())
+    off = numbers - mean
     spread = float(np.sqrt((off**2).mean()))
-    return float((off**3).mean()) / spread**3 if spread > 0 else 0.0
+    return float((off**3).mean()) / spread**3 if spread > ROUNDING * abs(mean) else 0.0
 
 
 def _rounded(value: float) -> float:

@@ -104,6 +104,7 @@ class Encoding:
     def __init__(self, features: Features) -> None:
         self.features = features
         self.noticed: Counter[str] = Counter()
+        self._rows = 0  # that came before
 
     @property
     def columns(self) -> list[str]:
@@ -112,7 +113,9 @@ class Encoding:
 
     def __call__(self, frame: pl.DataFrame) -> F64:
         cells = {f.name: self._cells(frame[f.name], f) for f in self.features.fields}
-        return self.features._encoder.columns(cells, len(frame))
+        x = self.features._encoder.columns(cells, len(frame), first=self._rows + 1)
+        self._rows += len(frame)
+        return x
 
     def rows(self, frame: pl.DataFrame) -> list[dict[str, Any]]:
         """The same cells by name, None where one is missing: contexts as a space takes them."""
