@@ -50,42 +50,6 @@ def test_partial_fit_leaves_zeros_and_ones_as_fit_does() -> None:
     assert turned.partial_fit([{"v": 1}, {"v": 1}]).fields[0].mean == 0.5
 
 
-CONSTANT = 1234.567
-
-
-@pytest.mark.parametrize("value", [CONSTANT, 0.1, 1e9 / 7, -3e-7])
-def test_what_is_the_same_everywhere_is_not_blown_up(value: float) -> None:
-    rows = [{"v": value}] * 3000
-    parts = wf.Features([wf.number("v")])
-    for end in (700, 1500, 3000):
-        parts.partial_fit(rows[end - 700 : end])
-    for features in (wf.fit(rows), parts, wf.fit(rows).partial_fit(rows)):
-        (f,) = features.fields
-        assert f.scale == 1
-        assert np.abs(features.many(rows)[:, 0]).max() < 1e-5
-        assert features({"v": value + 3})[0] == pytest.approx(3, abs=1e-5)
-    nearly = wf.fit([{"v": 1e9}, {"v": 1e9}, {"v": 1e9 + 1e-6}] * 9)
-    assert (nearly.fields[0].scale, nearly.fields[0].log) == (1, 0)
-
-
-def test_numbers_far_from_zero_are_centred() -> None:
-    seconds = 1.7e9 + np.arange(60.0)
-    features = wf.fit({"t": seconds})
-    x = features.many({"t": seconds})[:, 0]
-    assert (abs(x.mean()) < 1e-5, x.std()) == (True, pytest.approx(1, abs=1e-5))
-    assert features.describe()[0] == "t: number, (t - 1700000029.5) / 17.3181"
-    assert wf.Features([wf.number("t")]).partial_fit({"t": seconds}).fields[0].mean == 1700000029.5
-
-
-@pytest.mark.parametrize("log", [0, 1])
-def test_a_value_far_outside_is_named(log: float) -> None:
-    features = wf.Features([wf.number("age"), wf.number("rate", scale=1e-11, log=log)])
-    with pytest.raises(InvalidInputError, match=r"^row 1: x\.rate must be at most .* got 7\.5\.$"):
-        features.many({"age": [1, 2], "rate": np.array([0.0, 7.5])})
-    with pytest.raises(InvalidInputError, match=r"^x\.rate must be at most .* got 7\.5\.$"):
-        features({"age": 1, "rate": 7.5})
-
-
 # -- cyclic ----------------------------------------------------------------------------------------
 
 
@@ -254,7 +218,7 @@ def test_a_value_far_outside_is_named_by_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("whim.logs.tables.BATCH", 10)
-    file = table(tmp_path / "t.csv", {"rate": [*[CONSTANT] * 24, 7]})
+    file = table(tmp_path / "t.csv", {"rate": [*[1234.567] * 24, 7]})
     (tmp_path / "f.json").write_text('{"fields": [{"name": "rate", "kind": "number", "mean": '
                                      '1234.567, "scale": 1e-11}]}')  # fmt: skip
     error = str(run(file, "rate", "--features", str(tmp_path / "f.json")).exception)
@@ -270,7 +234,7 @@ def test_convert_speaks_of_its_own_options(tmp_path: Path) -> None:
     for more, word in (
         (["--cyclic", "age"], "--cyclic age=24"),
         (["--cyclic", "clock=24"], "clock must hold numbers, got '09:15'"),
-        (["--logging", "propensity"], "propensity names their column"),
+        (["--logging", "propensity", "--category", "clock"], "propensity names their column"),
         (["--features", "none.whim"], "got none.whim: No such file or directory."),
     ):
         assert word in str(run(file, "age,clock", *more).exception)

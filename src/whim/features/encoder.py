@@ -287,7 +287,7 @@ def _fill_column(
             if missing >= 0:
                 x[i, -1] = 1.0
             continue
-        key = None if isinstance(value, list) else (value.__class__, value)
+        key = (value.__class__, value) if value.__class__.__hash__ else None
         row = None if key is None else known.get(key)
         if row is None:
             row = np.zeros(x.shape[1])

@@ -13,7 +13,7 @@ import numpy as np
 
 import whim.checks as checks
 from whim.errors import InvalidInputError
-from whim.features.data import as_columns, as_row, plain
+from whim.features.data import as_columns, as_flag, as_row, as_text, plain
 from whim.features.encoder import Encoder
 from whim.features.fields import Field, number
 from whim.features.scaling import Moments, both, moments, numbers_of, scale_of
@@ -68,6 +68,8 @@ class Features:
         rest: int = 0,
         sparse: bool = False,
     ) -> None:
+        if not isinstance(fields, Iterable):
+            raise InvalidInputError(f"fields must be a list of fields, got {fields!r}.")
         several = tuple(fields)
         for field in several:
             if not isinstance(field, Field):
@@ -88,7 +90,8 @@ class Features:
             raise InvalidInputError(
                 f"fields must have dimensions of different names, got {twice!r}."
             )
-        self._choices = {f.name for f in schema.fields if f.kind == "choice"}
+        ready = {"choice": as_text, "hash": as_text, "flag": as_flag}
+        self._ready = {f.name: ready[f.kind] for f in schema.fields if f.kind in ready}
 
     # -- what it is -----------------------------------------------------------------------------
 
@@ -141,8 +144,8 @@ class Features:
                 f"{type(row).__name__}."
             )
         ready = {str(name): plain(value) for name, value in named.items()}
-        for name in self._choices & ready.keys():
-            ready[name] = as_text(ready[name])
+        for name in self._ready.keys() & ready.keys():
+            ready[name] = self._ready[name](ready[name])
         return self._encoder(ready)
 
     def many(self, data: Any) -> F64:
@@ -157,8 +160,8 @@ class Features:
         columns, n = as_columns(data, "X", gaps=self.sparse)
         if not columns and not n:  # no rows, and so no names
             return np.zeros((0, self.size))
-        for name in self._choices & columns.keys():
-            columns[name] = [as_text(value) for value in columns[name]]
+        for name in self._ready.keys() & columns.keys():
+            columns[name] = [self._ready[name](value) for value in columns[name]]
         return self._encoder.columns(columns, n)
 
     # -- numbers scaled as they come ------------------------------------------------------------
@@ -208,14 +211,17 @@ class Features:
     @classmethod
     def from_dict(cls, declared: Mapping[str, Any]) -> Features:
         """What ``to_dict`` described."""
-        if not isinstance(declared, Mapping) or "fields" not in declared:
-            raise InvalidInputError(f"features must be a dict with fields, got {declared!r}.")
-        fields = [Field.from_dict(f) for f in declared["fields"]]
+        told = declared.get("fields") if isinstance(declared, Mapping) else None
+        if not isinstance(told, Sequence) or isinstance(told, str):
+            raise InvalidInputError(
+                f"features must be a dict with a list of fields, got {str(declared)[:80]}."
+            )
+        fields = [Field.from_dict(f) for f in told]
         made = cls(
             fields, constant=declared.get("constant", False), rest=declared.get("rest", 0),
             sparse=declared.get("sparse", False),
         )  # fmt: skip
-        made._seen = {name: tuple(three) for name, three in declared.get("seen", {}).items()}
+        made._seen = _seen(declared.get("seen", {}))
         return made
 
     @classmethod
@@ -261,13 +267,17 @@ def load(path: str | os.PathLike[str]) -> Features:
     return Features.from_dict(told)
 
 
-def as_text(value: Any) -> Any:
-    """A choice as text: whole numbers are what stands in a file."""
-    if value.__class__ is float and value.is_integer():
-        return str(int(value))
-    if value.__class__ is int or value.__class__ is bool:
-        return str(value)
-    return value
+def _seen(told: Any) -> dict[str, Moments]:
+    """What ``to_dict`` said of the rows that were seen."""
+    try:
+        return {
+            name: (checks.integer("", n, 1), checks.real("", mean), checks.number("", sq, least=0))
+            for name, (n, mean, sq) in told.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidInputError(
+            f"seen must have a count, a mean and a sum of squares by name, got {str(told)[:80]}."
+        ) from None
 
 
 def _left_as_it_is(f: Field, seen: Moments) -> bool:

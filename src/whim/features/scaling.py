@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from whim.checks import LARGEST
 from whim.errors import InvalidInputError
 from whim.features.fields import Field, logged
+from whim.features.times import advice
 
 Moments = tuple[int, float, float]  # count, mean, sum of squares about the mean
 
@@ -24,9 +24,9 @@ def numbers_of(values: Sequence[Any], name: str) -> list[float]:
         if value is None:
             continue
         if not isinstance(value, (int, float)) or isinstance(value, bool):
-            clock = isinstance(value, str) and re.fullmatch(r"\d\d?:\d\d(:\d\d)?", value)
-            hint = ": as hours, 9:15 is 9.25" if clock else ""
-            raise InvalidInputError(f"{name} must hold numbers, got {value!r} at [{i}]{hint}.")
+            raise InvalidInputError(
+                f"{name} must hold numbers, got {repr(value)[:80]} at [{i}]{advice(value)}."
+            )
         if not abs(value) <= LARGEST:
             raise InvalidInputError(
                 f"{name} must hold numbers of at most {LARGEST:g} in size, got "

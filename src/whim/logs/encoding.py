@@ -19,7 +19,7 @@ import numpy as np
 from whim.checks import LARGEST
 from whim.errors import InvalidInputError, LogFileError
 from whim.features import Features, Field, fit, load
-from whim.features.features import as_text
+from whim.features.data import as_text
 from whim.features.fit import round_of
 from whim.logs.frames import columns_of, guarded, matching, numbers, scan
 from whim.logs.sources import Source
@@ -145,7 +145,7 @@ class Encoding:
                 odd = sum(isinstance(text, str) and text not in known for text in texts)
                 self._notice(UNKNOWN, f, odd)
             return texts
-        return [v if isinstance(v, list) else None if v is None else str(v) for v in values]
+        return [as_text(value) for value in values]
 
     def _gaps(self, column: pl.Series, cleaned: pl.Series, f: Field) -> int:
         """How many cells are missing; what stands there instead is noticed."""

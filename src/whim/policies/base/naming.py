@@ -99,7 +99,8 @@ class Naming:
         """Take rows by name from now on, and name features where they are shown; returns itself.
 
         Contexts may then be dicts, rows of a data frame, or tables where there are many; each is
-        checked by name. Vectors are taken as before. The features are saved with the policy.
+        checked by name. Vectors are taken as before. The features are saved with the policy, which
+        has a copy of its own: ``policy.features.partial_fit`` changes that one.
 
         Parameters
         ----------
@@ -235,7 +236,8 @@ def _checked(
 ) -> Features | None:
     if given is None:
         return None
-    features = given if isinstance(given, Features) else Features.plain(given)
+    # a copy: what partial_fit does to the caller's, or to a clone's, must not move these scores
+    features = copy.copy(given) if isinstance(given, Features) else Features.plain(given)
     if features.size != size:
         raise InvalidInputError(
             f"{name} must have {size} dimensions, which is {parameter}, got {features.size}."
