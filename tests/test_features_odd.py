@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +240,87 @@ def test_convert_speaks_of_its_own_options(tmp_path: Path) -> None:
         (["--features", "none.whim"], "got none.whim: No such file or directory."),
     ):
         assert word in str(run(file, "age,clock", *more).exception)
+
+
+ROLES = {
+    "age": [*range(20)], "seen": [*range(20)], "p": [0.5] * 20, "pool": ["a|b"] * 20,
+    "visit": [i // 2 for i in range(20)], "place": [1, 2] * 10, "prefix": [0.5, 0.25] * 10,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_pattern_leaves_out_what_has_another_role(
+    tmp_path: Path, several: bool, raw: bool
+) -> None:
+    names = {name: ROLES[name] for name in ("age", "seen", "p", "pool")}
+    file = table(tmp_path / "t.csv", names)
+    how: Any = {"arm": "shown", "reward": "click", "time": "seen", "propensity": "p",
+                "candidates": "pool", "raw": raw, "overwrite": True}  # fmt: skip
+    sources = [file, table(tmp_path / "u.csv", names)] if several else file
+    log = whim.logs.convert(sources, tmp_path / "t.whim", context=["*"], **how)
+    assert log.meta["context_names"] == (["age"] if raw else ["age", "constant"])
+    for role, name in (("arm", "shown"), ("reward", "click"), ("time", "seen"),
+                       ("propensity", "p"), ("candidates", "pool")):  # fmt: skip
+        with pytest.raises(InvalidInputError, match=f"'{name}', which is the {role}"):
+            whim.logs.convert(sources, tmp_path / "t.whim", context=["age", name], **how)
+
+
+def test_lists_labels_and_items_leave_out_what_has_another_role(tmp_path: Path) -> None:
+    lists = table(tmp_path / "t.csv", {k: v for k, v in ROLES.items() if k not in ("seen", "pool")})
+    how: Any = {"list": "visit", "position": "place", "arm": "shown", "reward": "click",
+                "propensity": "p", "prefix_propensity": "prefix"}  # fmt: skip
+    log = whim.logs.convert(lists, tmp_path / "l.whim", context=["*"], **how)
+    assert log.meta["context_names"] == ["age"]
+    with pytest.raises(InvalidInputError, match="context must not contain 'place', which is the p"):
+        whim.logs.convert(lists, tmp_path / "m.whim", context=["age", "place"], **how)
+    labels = whim.logs.convert(lists, tmp_path / "n.whim", label="shown", time="p", context=["*e"])
+    assert labels.meta["context_names"] == ["age", "place", "constant"]
+    (tmp_path / "items.csv").write_text("id,size\n1,5\n2,6\n")
+    (tmp_path / "u.csv").write_text("shown,click,age\n1,0,20\n2,1,30\n")
+    items: Any = {"items": tmp_path / "items.csv", "item_id": "id", "arm": "shown",
+                  "reward": "click", "context": ["age"]}  # fmt: skip
+    log = whim.logs.convert(tmp_path / "u.csv", tmp_path / "u.whim", item_features=["*"], **items)
+    assert log.meta["item_names"] == ["size"]
+    with pytest.raises(InvalidInputError, match="item_features must not contain 'id', which is"):
+        whim.logs.convert(tmp_path / "u.csv", tmp_path / "w.whim", item_features=["id"], **items)
+
+
+def test_dates_and_times_of_day_are_no_features(tmp_path: Path) -> None:
+    days = [datetime(2026, 1, 1 + i, 9, 15, tzinfo=UTC) for i in range(20)]
+    columns: dict[str, list[Any]] = {
+        "age": [*range(20)],
+        "day": [*[str(day) for day in days[:19]], "?"],
+        "clock": [f"{i:02}:15" for i in range(20)],
+    }
+    file = table(tmp_path / "t.csv", columns)
+    done = run(file, "*")
+    assert "left out: day, clock: dates and times of day" in done.stderr
+    log = whim.logs.open(tmp_path / "t.whim")
+    assert log.meta["context_names"] == ["age", "constant"]
+    assert log.meta["source"]["options"]["left_out"] == ["day", "clock"]
+    again = run(file, "*", "--features", str(tmp_path / "t.whim"))
+    assert "left out: day, clock: not among the features of" in again.stderr
+    for features in (None, log.features):
+        both = whim.logs.convert(
+            [file, table(tmp_path / "u.csv", columns)], tmp_path / "b.whim", arm="shown",
+            reward="click", context=["*"], features=features, overwrite=True,
+        )  # fmt: skip
+        assert both.meta["context_names"] == ["age", "constant"]
+        assert both.meta["source"]["options"]["left_out"] == ["day", "clock"]
+    for context, word in (
+        ("age,day", "got '2026-01-01 09:15:00+00:00': make columns such as hour and weekday"),
+        ("clock", r"got '00:15': as hours, 9:15 is 9.25 .*--category clock"),
+        ("*k", "context must have columns that are no dates or times of day, got clock"),
+    ):
+        assert re.search(word.replace("+", r"\+"), str(run(file, context).exception))
+    assert run(file, "clock", "--category", "clock").exit_code == 0
+    parquet = tmp_path / "t.parquet"
+    pl.DataFrame({"shown": ["a"] * 20, "click": [1] * 20, "age": columns["age"], "day": days}
+                 ).write_parquet(parquet)  # fmt: skip
+    assert "left out: day: dates" in run(parquet, "*").stderr
+    assert "got datetime: make columns such as hour" in str(run(parquet, "day").exception)
+    assert run(parquet, "day", "--category", "day").exit_code == 0
 
 
 @pytest.mark.parametrize("mark", [";", "\t"])

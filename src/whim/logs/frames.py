@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +17,10 @@ from whim.types import F64, ArmId
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+ROLES = ("arm", "reward", "label", "time", "propensity", "prefix_propensity", "candidates", "list",
+         "position")  # fmt: skip
 
 
 class Items(NamedTuple):
@@ -54,11 +58,37 @@ def guarded(file: Path, work: Callable[[], Any]) -> Any:
         raise LogFileError(f"{file} cannot be read: {first[:300]}.") from None
 
 
-def matching(patterns: Sequence[str], columns: list[str], what: str, file: Path) -> list[str]:
-    """The columns that the names and patterns mean, in their order."""
+def roles_of(options: Mapping[str, Any]) -> dict[str, str]:
+    """The columns that a reader's options name for something other than features, and for what.
+
+    >>> roles_of({"arm": "shown", "reward": "click", "time": None, "context": ["age"]})
+    {'shown': 'arm', 'click': 'reward'}
+    """
+    return {options[role]: role for role in ROLES if options.get(role) is not None}
+
+
+def matching(
+    patterns: Sequence[str],
+    columns: list[str],
+    what: str,
+    file: Path,
+    roles: Mapping[str, str] | None = None,
+) -> list[str]:
+    """The columns that the names and patterns mean, in their order.
+
+    Columns that have ``roles`` already are none of them: a feature that is the reward would teach a
+    policy what nobody knows beforehand. Patterns leave them out.
+    """
     names: list[str] = []
+    roles = roles or {}
     for pattern in patterns:
-        several = fnmatch.filter(columns, pattern) if "*" in pattern else [pattern]
+        if pattern in roles:
+            raise InvalidInputError(
+                f"{what} must not contain {pattern!r}, which is the {roles[pattern]}."
+            )
+        several = [pattern]
+        if "*" in pattern:
+            several = [name for name in fnmatch.filter(columns, pattern) if name not in roles]
         if not several or several[0] not in columns:
             raise LogFileError(
                 f"{file} has no column {pattern!r} for {what}; it has {', '.join(columns[:20])}."
@@ -82,7 +112,7 @@ def items_of(file: Path, item_id: str, patterns: list[str]) -> Items:
     kind = "parquet" if file.suffix.lower() in (".parquet", ".pq") else "csv"
     lazy = scan(file, kind)
     columns = columns_of(lazy, file)
-    names = matching(patterns, columns, "item_features", file)
+    names = matching(patterns, columns, "item_features", file, {item_id: "item_id"})
     matching([item_id], columns, "item_id", file)
     frame = guarded(file, lambda: lazy.select([item_id, *names]).collect())
     rows = numbers(frame, names)
