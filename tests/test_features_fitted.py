@@ -201,3 +201,73 @@ def test_policies_have_features_of_their_own() -> None:
     assert clone.features is not None
     clone.features.partial_fit([{"age": 900}])
     assert policy.scores(AGES[2]).tobytes() == before.tobytes() != clone.scores(AGES[2]).tobytes()
+
+
+# -- in a policy -----------------------------------------------------------------------------------
+
+PRICES = wf.Features([wf.number("price"), wf.flag("new")], constant=False)
+
+
+def hybrid() -> whim.LinUCBHybrid:
+    policy = whim.LinUCBHybrid(n_features=2, n_item_features=2)
+    return policy.with_features(FITTED, items=PRICES)
+
+
+def test_what_arms_share_has_names() -> None:
+    policy = hybrid()
+    assert repr(policy).endswith(f".with_features({FITTED!r}, items={PRICES!r})")
+    policy.add_arms(["a", "b"], features={"price": [1, 2], "new": [True, False]})
+    shared: Any = policy.shared_coefficients()
+    both = ["price × age", "price × constant", "new × age", "new × constant"]
+    assert list(shared.to_dict()) == both
+    uniform = whim.LinUCBUniform(n_item_features=2).with_features(None, items=PRICES)
+    assert repr(uniform).endswith(f".with_features(None, items={PRICES!r})")
+    theta: Any = uniform.coefficients()
+    assert theta.names == ("price", "new")
+    how: Any = {"n_features": 2, "n_item_features": 2, "payoff": "cross"}
+    for crossed in (whim.LinUCBUniform(**how), whim.DLinUCB(gamma=0.9, **how)):
+        theta = crossed.with_features(FITTED, items=PRICES).coefficients()
+        assert list(theta.to_dict()) == both
+        assert type(crossed.with_features(FITTED).coefficients()) is np.ndarray
+
+
+def test_policies_take_columns_by_name() -> None:
+    columns = {"age": np.array([20.0, 40.0])}
+    policy, other = whim.LinUCBDisjoint(n_features=2), whim.LinUCBDisjoint(n_features=2)
+    for one, X in ((policy.with_features(FITTED), columns), (other, FITTED.many(columns))):
+        one.add_arms(["a", "b"])
+        one.update_many(["a", "b"], X, [1.0, 0.0])
+        assert len(one.select_many(X)) == 2
+    assert (
+        policy.scores_many(columns).tobytes() == other.scores_many(FITTED.many(columns)).tobytes()
+    )
+    assert policy.select_list(AGES[0], k=2).arms == other.select_list(FITTED(AGES[0]), k=2).arms
+
+
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (
+            lambda p, u: p.add_arms(["c"], features=pd.DataFrame({"cost": [1]})),
+            "^features must have",
+        ),
+        (
+            lambda p, u: p.add_arms(["c"], features=[{"price": "x", "new": None}]),
+            r"^row 0: features\.price must be a number",
+        ),
+        (lambda p, u: p.with_features(["a", "a"]), r"^features must have fields .* got \['a'\]"),
+        (lambda p, u: p.select_many({"age": 1}), "^X must be columns by name, got int as 'age'"),
+        (lambda p, u: u.with_features(FITTED), "^features must be None: UCB was made without n_f"),
+        (lambda p, u: u.with_features(None, items=PRICES), "^items must be None: UCB was made w"),
+        (lambda p, u: u.select({"age": 1}), "^x must be None: UCB was made without n_features"),
+        (lambda p, u: u.select_many([{"age": 1}]), "^X must have no names: UCB was made without n"),
+        (lambda p, u: wf.Features([wf.text("a", size=1024)]), "^features must have at most 1024 d"),
+    ],
+)
+def test_errors_name_the_parameter(call: Any, word: str) -> None:
+    policy, free = hybrid(), whim.UCB()
+    policy.add_arms(["a"], features=[[1.0, 0.0]])
+    free.add_arms(["a"])
+    with pytest.raises(InvalidInputError, match=word):
+        call(policy, free)
+    assert (policy.arms, policy.features, free.features) == (["a"], FITTED, None)

@@ -5,11 +5,13 @@ What a service has logged is encoded again on every rebuild, so the numbers may 
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import math
 import re
 from array import array
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
@@ -84,7 +86,8 @@ class Encoder:
         self._features = features
         self._known = {f.name for f in features.fields}
         if len(self._known) != len(features.fields):
-            raise InvalidInputError(f"{path} must have fields of different names.")
+            twice = [name for name, n in Counter(f.name for f in features.fields).items() if n > 1]
+            raise InvalidInputError(f"{path} must have fields of different names, got {twice}.")
         if features.size and (features.fields or features.rest):
             raise InvalidInputError(
                 f"{path} must have either size, for vectors, or fields, for objects, not both."
@@ -114,6 +117,12 @@ class Encoder:
             raise InvalidInputError(
                 f"{path} must have at most {LARGEST_SIZE} dimensions in all, got {self.size}."
             )
+
+    def at(self, path: str) -> Encoder:
+        """The same, for what stands at another place."""
+        other = copy.copy(self)
+        other._path = path
+        return other
 
     def __call__(self, values: Any, *, lenient: bool = False) -> F64:
         """The vector; ``lenient``, on a rebuild, leaves out features that no field names."""

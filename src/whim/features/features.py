@@ -83,7 +83,7 @@ class Features:
 
     def _use(self, schema: _Schema) -> None:
         self._schema = schema
-        self._encoder = Encoder(schema, "x", complete=not self.sparse)
+        self._encoder = Encoder(schema, "features", complete=not self.sparse).at("x")
         names = self._encoder.names
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -157,12 +157,16 @@ class Features:
         >>> Features([flag("new")]).many([{"new": True}, {"new": None}]).tolist()
         [[1.0, 1.0], [0.0, 1.0]]
         """
-        columns, n = as_columns(data, "X", gaps=self.sparse)
+        return self._many(data, "X")
+
+    def _many(self, data: Any, name: str) -> F64:
+        """The same of what an error calls ``name``."""
+        columns, n = as_columns(data, name, gaps=self.sparse)
         if not columns and not n:  # no rows, and so no names
             return np.zeros((0, self.size))
-        for name in self._ready.keys() & columns.keys():
-            columns[name] = [self._ready[name](value) for value in columns[name]]
-        return self._encoder.columns(columns, n)
+        for column in self._ready.keys() & columns.keys():
+            columns[column] = [self._ready[column](value) for value in columns[column]]
+        return self._encoder.at("x" if name == "X" else name).columns(columns, n)
 
     # -- numbers scaled as they come ------------------------------------------------------------
 

@@ -117,7 +117,7 @@ def _fitting(given: Field, name: str, values: Sequence[Any]) -> Field:
         raise InvalidInputError(
             f"kinds must have fields of their columns' names, got {given.name!r} for {name!r}."
         )
-    Features([given]).many({name: values})
+    Features([given])._many({name: values}, "data")
     return given
 
 
