@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 import whim
 import whim.features as wf
 import whim.logs
+from tests.test_convert_tables import VISITS
 from whim.cli.app import app
 from whim.errors import InvalidInputError, LogFileError
 from whim.logs.encoding import GAP, MARKER, NO_FLAG, NO_NUMBER, UNKNOWN
@@ -332,3 +334,48 @@ def test_other_separators_than_commas_are_named(tmp_path: Path, mark: str) -> No
             whim.logs.convert(
                 sources, tmp_path / "t.whim", arm="shown", reward="click", context=["age"]
             )
+
+
+# -- odd files -------------------------------------------------------------------------------------
+
+ROW: dict[str, Any] = {"arm": "shown", "reward": "click", "context": ["u1", "u2"]}
+ODD_FILES: dict[str, tuple[bytes, str]] = {
+    "ragged": (
+        VISITS.encode() + b"1,2,1,1,1,1,7,8\n",
+        "row 4 must have 7 cells, one for each .* got 8",
+    ),
+    "repeated": (
+        VISITS.replace("p,pool", "u1,pool").encode(),
+        "of different names, got .'u1'. twi",
+    ),
+    "UTF-16": (VISITS.encode("utf-16"), "must be text in UTF-8, got UTF-16: save it as UTF-8"),
+    "words": (
+        VISITS.replace(",1,", ",yes,").replace(",0,", ",no,").encode(),
+        "reward missing or not a number; click must hold numbers, got 'yes'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(ODD_FILES))
+def test_what_is_wrong_with_a_csv_is_said(tmp_path: Path, name: str) -> None:
+    data, word = ODD_FILES[name]
+    (tmp_path / "t.csv").write_bytes(data)
+    with pytest.raises(LogFileError, match=word):
+        whim.logs.convert(tmp_path / "t.csv", tmp_path / "t.whim", **ROW)
+    assert [p.name for p in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_names_that_are_empty_may_repeat_and_a_csv_may_be_packed(tmp_path: Path) -> None:
+    text = VISITS.replace("p,pool", ",")
+    (tmp_path / "t.csv").write_text(text)
+    assert whim.logs.convert(tmp_path / "t.csv", tmp_path / "t.whim", **ROW).n_events == 3
+    (tmp_path / "p.csv").write_bytes(gzip.compress(VISITS.encode()))
+    assert whim.logs.convert(tmp_path / "p.csv", tmp_path / "p.whim", **ROW).n_events == 3
+
+
+def test_a_table_is_no_log_yet(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(VISITS)
+    with pytest.raises(
+        LogFileError, match=r"is no log but a file: whim convert .*t\.csv --to t\.w"
+    ):
+        whim.logs.open(tmp_path / "t.csv")

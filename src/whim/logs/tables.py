@@ -205,8 +205,19 @@ def write_table(
         if order:
             seen += pooling.seen
         if not writer.n_events and not part:
-            raise no_events([table.file], writer.dropped, "it is empty")
+            hint = _odd_reward(lazy, table) if writer.dropped.get(BAD_ROW["reward"]) else ""
+            raise no_events([table.file], writer.dropped, "it is empty", hint)
     return open(path)
+
+
+def _odd_reward(lazy: pl.LazyFrame, table: Table) -> str:
+    """What stands where numbers should, in words."""
+    import polars as pl
+
+    cell = pl.col(table.reward)
+    odd = lazy.filter(cell.is_not_null() & cell.cast(pl.Float64, strict=False).is_null())
+    found = guarded(table.file, lambda: odd.select(cell).head(1).collect())[table.reward].to_list()
+    return f"; {table.reward} must hold numbers, got {found[0]!r}" if found else ""
 
 
 def _fixed(
