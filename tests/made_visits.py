@@ -2,7 +2,8 @@
 
 Visitors come with a device, a city, an age that some do not tell, the local hour and the price of
 what is in their basket, which is log-normal. Four offers are shown at random. What a visitor clicks
-depends on all of it: on the logarithm of the price, on the evening, on whether the age is known.
+depends on all of it: on the logarithm of the price, on the evening, on whether the age is known. A
+rate, which is the same for everybody, is there as well.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from whim.types import F64
 OFFERS = ("coupon", "loan", "snacks", "tour")
 DEVICES = ("phone", "desk", "tablet")
 CITIES = ("Oslo", "Bergen", "Trondheim", "Stavanger", "Narvik")
-COLUMNS = "age,device,city,hour,price"
+COLUMNS = "age,device,city,hour,price,rate"
 
 
 class Visits(NamedTuple):
@@ -68,6 +69,7 @@ def visits(n: int, seed: int) -> Visits:
         "city": [CITIES[i] for i in city.tolist()],
         "hour": hour.tolist(),
         "price": price.tolist(),
+        "rate": [1234.567] * n,
     }
     return Visits(columns, np.clip(worth, 0.02, 0.98))
 

@@ -179,7 +179,7 @@ def test_items_of_a_second_file(tmp_path: Path) -> None:
         (VISITS, {"format": "xml"}, InvalidInputError, "format"),
         ("", {}, LogFileError, "cannot be read"),
         ("when,shown,click,u1,u2\n", {}, LogFileError, "no event"),
-        (VISITS.replace(",1,", ",x,"), {"context": ["shown"]}, LogFileError, "no event"),
+        (VISITS.replace(",1,", ",x,"), {"context": ["pool"]}, LogFileError, "no event"),
         (VISITS + "1,2,3,4,5,6,7,8,9,10\n", {}, LogFileError, "cannot be read"),
         ("\x00\x01,\x02\n\x03", {}, LogFileError, "no column"),
     ],

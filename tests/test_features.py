@@ -234,7 +234,7 @@ def test_convert_says_what_it_did_and_keeps_it(tmp_path: Path) -> None:
              "--reward", "click", "--context", COLUMNS, "--logging", "uniform"]  # fmt: skip
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    for said in ("context: 5 columns made 16 features, by the first 800 rows", "hour: cyclic with",
+    for said in ("context: 6 columns made 17 features, by the first 800 rows", "hour: cyclic with",
                  "device: one of 3 (phone, desk, tablet)", "; a dimension of its own where it is",
                  "price: number, (log(1 +", "constant: 1", "--raw"):  # fmt: skip
         assert said in done.stderr

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from typer.testing import CliRunner
 import whim
 import whim.features as wf
 import whim.logs
+from tests.test_convert_tables import VISITS
 from whim.cli.app import app
 from whim.errors import InvalidInputError, LogFileError
 from whim.logs.encoding import GAP, MARKER, NO_FLAG, NO_NUMBER, UNKNOWN
@@ -214,6 +218,17 @@ def test_numbers_that_are_too_large_do_not_end_a_conversion(tmp_path: Path) -> N
     assert log.meta["context_names"] == ["v", "v missing", "constant"]
 
 
+def test_a_value_far_outside_is_named_by_its_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whim.logs.tables.BATCH", 10)
+    file = table(tmp_path / "t.csv", {"rate": [*[1234.567] * 24, 7]})
+    (tmp_path / "f.json").write_text('{"fields": [{"name": "rate", "kind": "number", "mean": '
+                                     '1234.567, "scale": 1e-11}]}')  # fmt: skip
+    error = str(run(file, "rate", "--features", str(tmp_path / "f.json")).exception)
+    assert "row 25: x.rate must be at most 1e+10 in size once scaled, got 7.0." in error
+
+
 def test_convert_speaks_of_its_own_options(tmp_path: Path) -> None:
     file = table(tmp_path / "t.csv", {"age": [*range(20)], "clock": ["09:15"] * 20})
     assert "by the first 20 rows" in run(file, "age").stderr
@@ -223,10 +238,91 @@ def test_convert_speaks_of_its_own_options(tmp_path: Path) -> None:
     for more, word in (
         (["--cyclic", "age"], "--cyclic age=24"),
         (["--cyclic", "clock=24"], "clock must hold numbers, got '09:15'"),
-        (["--logging", "propensity"], "propensity names their column"),
+        (["--logging", "propensity", "--category", "clock"], "propensity names their column"),
         (["--features", "none.whim"], "got none.whim: No such file or directory."),
     ):
         assert word in str(run(file, "age,clock", *more).exception)
+
+
+ROLES = {
+    "age": [*range(20)], "seen": [*range(20)], "p": [0.5] * 20, "pool": ["a|b"] * 20,
+    "visit": [i // 2 for i in range(20)], "place": [1, 2] * 10, "prefix": [0.5, 0.25] * 10,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_pattern_leaves_out_what_has_another_role(
+    tmp_path: Path, several: bool, raw: bool
+) -> None:
+    names = {name: ROLES[name] for name in ("age", "seen", "p", "pool")}
+    file = table(tmp_path / "t.csv", names)
+    how: Any = {"arm": "shown", "reward": "click", "time": "seen", "propensity": "p",
+                "candidates": "pool", "raw": raw, "overwrite": True}  # fmt: skip
+    sources = [file, table(tmp_path / "u.csv", names)] if several else file
+    log = whim.logs.convert(sources, tmp_path / "t.whim", context=["*"], **how)
+    assert log.meta["context_names"] == (["age"] if raw else ["age", "constant"])
+    for role, name in (("arm", "shown"), ("reward", "click"), ("time", "seen"),
+                       ("propensity", "p"), ("candidates", "pool")):  # fmt: skip
+        with pytest.raises(InvalidInputError, match=f"'{name}', which is the {role}"):
+            whim.logs.convert(sources, tmp_path / "t.whim", context=["age", name], **how)
+
+
+def test_lists_labels_and_items_leave_out_what_has_another_role(tmp_path: Path) -> None:
+    lists = table(tmp_path / "t.csv", {k: v for k, v in ROLES.items() if k not in ("seen", "pool")})
+    how: Any = {"list": "visit", "position": "place", "arm": "shown", "reward": "click",
+                "propensity": "p", "prefix_propensity": "prefix"}  # fmt: skip
+    log = whim.logs.convert(lists, tmp_path / "l.whim", context=["*"], **how)
+    assert log.meta["context_names"] == ["age"]
+    with pytest.raises(InvalidInputError, match="context must not contain 'place', which is the p"):
+        whim.logs.convert(lists, tmp_path / "m.whim", context=["age", "place"], **how)
+    labels = whim.logs.convert(lists, tmp_path / "n.whim", label="shown", time="p", context=["*e"])
+    assert labels.meta["context_names"] == ["age", "place", "constant"]
+    (tmp_path / "items.csv").write_text("id,size\n1,5\n2,6\n")
+    (tmp_path / "u.csv").write_text("shown,click,age\n1,0,20\n2,1,30\n")
+    items: Any = {"items": tmp_path / "items.csv", "item_id": "id", "arm": "shown",
+                  "reward": "click", "context": ["age"]}  # fmt: skip
+    log = whim.logs.convert(tmp_path / "u.csv", tmp_path / "u.whim", item_features=["*"], **items)
+    assert log.meta["item_names"] == ["size"]
+    with pytest.raises(InvalidInputError, match="item_features must not contain 'id', which is"):
+        whim.logs.convert(tmp_path / "u.csv", tmp_path / "w.whim", item_features=["id"], **items)
+
+
+def test_dates_and_times_of_day_are_no_features(tmp_path: Path) -> None:
+    days = [datetime(2026, 1, 1 + i, 9, 15, tzinfo=UTC) for i in range(20)]
+    columns: dict[str, list[Any]] = {
+        "age": [*range(20)],
+        "day": [*[str(day) for day in days[:19]], "?"],
+        "clock": [f"{i:02}:15" for i in range(20)],
+    }
+    file = table(tmp_path / "t.csv", columns)
+    done = run(file, "*")
+    assert "left out: day, clock: dates and times of day" in done.stderr
+    log = whim.logs.open(tmp_path / "t.whim")
+    assert log.meta["context_names"] == ["age", "constant"]
+    assert log.meta["source"]["options"]["left_out"] == ["day", "clock"]
+    again = run(file, "*", "--features", str(tmp_path / "t.whim"))
+    assert "left out: day, clock: not among the features of" in again.stderr
+    for features in (None, log.features):
+        both = whim.logs.convert(
+            [file, table(tmp_path / "u.csv", columns)], tmp_path / "b.whim", arm="shown",
+            reward="click", context=["*"], features=features, overwrite=True,
+        )  # fmt: skip
+        assert both.meta["context_names"] == ["age", "constant"]
+        assert both.meta["source"]["options"]["left_out"] == ["day", "clock"]
+    for context, word in (
+        ("age,day", "got '2026-01-01 09:15:00+00:00': make columns such as hour and weekday"),
+        ("clock", r"got '00:15': as hours, 9:15 is 9.25 .*--category clock"),
+        ("*k", "context must have columns that are no dates or times of day, got clock"),
+    ):
+        assert re.search(word.replace("+", r"\+"), str(run(file, context).exception))
+    assert run(file, "clock", "--category", "clock").exit_code == 0
+    parquet = tmp_path / "t.parquet"
+    pl.DataFrame({"shown": ["a"] * 20, "click": [1] * 20, "age": columns["age"], "day": days}
+                 ).write_parquet(parquet)  # fmt: skip
+    assert "left out: day: dates" in run(parquet, "*").stderr
+    assert "got datetime: make columns such as hour" in str(run(parquet, "day").exception)
+    assert run(parquet, "day", "--category", "day").exit_code == 0
 
 
 @pytest.mark.parametrize("mark", [";", "\t"])
@@ -238,3 +334,48 @@ def test_other_separators_than_commas_are_named(tmp_path: Path, mark: str) -> No
             whim.logs.convert(
                 sources, tmp_path / "t.whim", arm="shown", reward="click", context=["age"]
             )
+
+
+# -- odd files -------------------------------------------------------------------------------------
+
+ROW: dict[str, Any] = {"arm": "shown", "reward": "click", "context": ["u1", "u2"]}
+ODD_FILES: dict[str, tuple[bytes, str]] = {
+    "ragged": (
+        VISITS.encode() + b"1,2,1,1,1,1,7,8\n",
+        "row 4 must have 7 cells, one for each .* got 8",
+    ),
+    "repeated": (
+        VISITS.replace("p,pool", "u1,pool").encode(),
+        "of different names, got .'u1'. twi",
+    ),
+    "UTF-16": (VISITS.encode("utf-16"), "must be text in UTF-8, got UTF-16: save it as UTF-8"),
+    "words": (
+        VISITS.replace(",1,", ",yes,").replace(",0,", ",no,").encode(),
+        "reward missing or not a number; click must hold numbers, got 'yes'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(ODD_FILES))
+def test_what_is_wrong_with_a_csv_is_said(tmp_path: Path, name: str) -> None:
+    data, word = ODD_FILES[name]
+    (tmp_path / "t.csv").write_bytes(data)
+    with pytest.raises(LogFileError, match=word):
+        whim.logs.convert(tmp_path / "t.csv", tmp_path / "t.whim", **ROW)
+    assert [p.name for p in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_names_that_are_empty_may_repeat_and_a_csv_may_be_packed(tmp_path: Path) -> None:
+    text = VISITS.replace("p,pool", ",")
+    (tmp_path / "t.csv").write_text(text)
+    assert whim.logs.convert(tmp_path / "t.csv", tmp_path / "t.whim", **ROW).n_events == 3
+    (tmp_path / "p.csv").write_bytes(gzip.compress(VISITS.encode()))
+    assert whim.logs.convert(tmp_path / "p.csv", tmp_path / "p.whim", **ROW).n_events == 3
+
+
+def test_a_table_is_no_log_yet(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(VISITS)
+    with pytest.raises(
+        LogFileError, match=r"is no log but a file: whim convert .*t\.csv --to t\.w"
+    ):
+        whim.logs.open(tmp_path / "t.csv")

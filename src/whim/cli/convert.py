@@ -201,8 +201,23 @@ def what_was_done(log: Log, given: Any = None) -> list[str]:
         f"context: {len(features.fields)} columns made {features.size} features, "
         f"{rows if given is None else f'as {given} has them'} (--raw takes columns as they are)",
         *(f"  {line}" for line in features.describe()),
+        *_left_out(log, given),
         f"kept in the log: whim.features.load({str(log.path)!r}) encodes other rows the same way",
     ]
+
+
+def _left_out(log: Log, given: Any) -> list[str]:
+    """The columns that nobody named, and that are no features."""
+    options = log.meta["source"].get("options", {})
+    names = options.get("left_out")
+    if not names:
+        return []
+    why = "dates and times of day, of which hours and weekdays can be made"
+    if given is not None:
+        why = f"not among the features of {given}"
+    elif "label" in options:
+        why = "no numbers"
+    return [f"  left out: {', '.join(names)}: {why}"]
 
 
 def summary(log: Log) -> dict[str, Any]:

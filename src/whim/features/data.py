@@ -36,11 +36,34 @@ def plain(value: Any) -> Any:
     if kind.__name__ in _NONE:
         return None
     if isinstance(value, Decimal):
-        return plain(float(value))
-    if isinstance(value, (list, tuple, set, frozenset)) or hasattr(value, "tolist"):
-        several = value.tolist() if hasattr(value, "tolist") else list(value)
-        return [plain(one) for one in several]
+        return None if value.is_nan() else float(value)
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+        if not isinstance(value, list):  # of an array without dimensions
+            return plain(value)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(one) for one in value]
     return value
+
+
+def as_text(value: Any) -> Any:
+    """A text, or each of several; whole numbers are what stands in a file.
+
+    >>> as_text(3.0), as_text(38.5), as_text([1, None, "b"])
+    ('3', '38.5', ['1', 'b'])
+    """
+    if value is None or value.__class__ is str:
+        return value
+    if isinstance(value, list):
+        return [as_text(one) for one in value if one is not None]
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+def as_flag(value: Any) -> Any:
+    """1 and 0 as true and false."""
+    return bool(value) if value.__class__ in (int, float) and value in (0, 1) else value
 
 
 def as_row(row: Any, name: str = "x") -> Mapping[str, Any] | None:
@@ -90,6 +113,24 @@ def as_columns(data: Any, name: str = "data", *, gaps: bool = False) -> tuple[Co
             f"{name} must be a data frame, columns by name or a list of dicts, got {_kind(data)}."
         )
     return _of_rows(data, name, gaps)
+
+
+def declared_categories(data: Any) -> dict[str, list[str]]:
+    """The categories that columns of a table are declared to have, in their order."""
+    named = data if _is_frame(data) or isinstance(data, Mapping) else {}
+    listed = {}
+    for column in getattr(named, "columns", named):
+        dtype: Any = getattr(named[column], "dtype", None)
+        categories: Any = getattr(dtype, "categories", None)
+        if hasattr(categories, "to_list"):  # of pandas; of polars, where the type is an Enum
+            listed[str(column)] = [as_text(plain(one)) for one in categories.to_list()]
+    return listed
+
+
+def lacks_names(data: Any, columns: Columns) -> bool:
+    """Whether the table is of rows of which some lack names that others have."""
+    rows = data if isinstance(data, Sequence) else []
+    return any(len(as_row(row) or {}) < len(columns) for row in rows)
 
 
 def _is_frame(data: Any) -> bool:

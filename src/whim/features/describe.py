@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from whim.features.fields import Field, names_of
+from whim.features.scaling import to_digits_of
 
 
 def described(f: Field) -> str:
@@ -34,4 +35,5 @@ def _scaled(f: Field) -> str:
     if f.mean == 0 and f.scale == 1:
         return f"{value} as it is"
     sign = "-" if f.mean >= 0 else "+"
-    return f"({value} {sign} {abs(f.mean):g}) / {f.scale:g}"
+    mean = to_digits_of(f.scale, abs(f.mean))
+    return f"({value} {sign} {mean:.15g}) / {f.scale:g}"

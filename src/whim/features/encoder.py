@@ -5,11 +5,13 @@ What a service has logged is encoded again on every rebuild, so the numbers may 
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import math
 import re
 from array import array
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
@@ -84,7 +86,8 @@ class Encoder:
         self._features = features
         self._known = {f.name for f in features.fields}
         if len(self._known) != len(features.fields):
-            raise InvalidInputError(f"{path} must have fields of different names.")
+            twice = [name for name, n in Counter(f.name for f in features.fields).items() if n > 1]
+            raise InvalidInputError(f"{path} must have fields of different names, got {twice}.")
         if features.size and (features.fields or features.rest):
             raise InvalidInputError(
                 f"{path} must have either size, for vectors, or fields, for objects, not both."
@@ -114,6 +117,12 @@ class Encoder:
             raise InvalidInputError(
                 f"{path} must have at most {LARGEST_SIZE} dimensions in all, got {self.size}."
             )
+
+    def at(self, path: str) -> Encoder:
+        """The same, for what stands at another place."""
+        other = copy.copy(self)
+        other._path = path
+        return other
 
     def __call__(self, values: Any, *, lenient: bool = False) -> F64:
         """The vector; ``lenient``, on a rebuild, leaves out features that no field names."""
@@ -203,14 +212,17 @@ class Encoder:
         known = ", ".join(sorted(self._known)) or "none"
         raise _error(path, f"made of known features ({known})", sorted(unknown)[0])
 
-    def columns(self, table: Mapping[str, Any], n: int) -> F64:
-        """The vectors of ``n`` rows that come as columns by name, to the same bit."""
+    def columns(self, table: Mapping[str, Any], n: int, *, first: int = 0) -> F64:
+        """The vectors of ``n`` rows that come as columns by name, to the same bit.
+
+        Errors count rows from ``first``.
+        """
         self.check_names(table.keys(), self._path)
         x = np.zeros((n, self.size))
         for (f, at, part, missing), end in zip(self._parts, self._ends, strict=True):
             if f.name in table:
-                with_missing = end + (missing >= 0)
-                _fill_column(self._path, f, part, table[f.name], x[:, at:with_missing], missing)
+                own = x[:, at : end + (missing >= 0)]
+                _fill_column(self._path, f, part, table[f.name], own, missing, first)
             elif missing >= 0:
                 x[:, missing] = 1.0
         for name in sorted(table.keys() - self._known):
@@ -219,11 +231,20 @@ class Encoder:
         if self._features.constant:
             x[:, -1] = 1.0
         if not (_abs(x) <= LARGEST).all():
-            bad = int(np.argmin((_abs(x) <= LARGEST).all(axis=1)))
-            raise _error(
-                f"{self._path}[{bad}]", f"at most {LARGEST:g} in size once added up", x[bad]
-            )
+            self._refuse_large(table, x, first)
         return x
+
+    def _refuse_large(self, table: Mapping[str, Any], x: F64, first: int) -> NoReturn:
+        """Name the first row, and the column of its first number that is too large."""
+        row, at = np.argwhere(~(_abs(x) <= LARGEST))[0].tolist()
+        path = f"row {first + row}: {self._path}"
+        for (f, start, _, _), end in zip(self._parts, self._ends, strict=True):
+            if start <= at < end:
+                how = "once scaled" if f.kind == "number" else "once added up"
+                value = table[f.name][row]
+                value = value.item() if isinstance(value, np.generic) else value
+                raise _error(f"{path}.{f.name}", f"at most {LARGEST:g} in size {how}", value)
+        raise _error(path, f"at most {LARGEST:g} in size once added up", x[row, at])
 
     def _vector(self, values: Any) -> F64:
         size = self._size
@@ -260,7 +281,7 @@ class Encoder:
 
 
 def _fill_column(
-    path: str, f: Any, part: Callable[..., None], values: Any, x: F64, missing: int
+    path: str, f: Any, part: Callable[..., None], values: Any, x: F64, missing: int, first: int
 ) -> None:
     """The dimensions of one field for all rows; each value as ``part`` has it, equal ones once."""
     if isinstance(values, np.ndarray) and f.kind == "number" and not f.log:  # nan: missing
@@ -275,14 +296,14 @@ def _fill_column(
             if missing >= 0:
                 x[i, -1] = 1.0
             continue
-        key = None if isinstance(value, list) else (value.__class__, value)
+        key = (value.__class__, value) if value.__class__.__hash__ else None
         row = None if key is None else known.get(key)
         if row is None:
             row = np.zeros(x.shape[1])
             try:
                 part(path, f, value, row, 0)
             except InvalidInputError as error:
-                raise InvalidInputError(f"row {i}: {error}") from None
+                raise InvalidInputError(f"row {first + i}: {error}") from None
             if key is not None and len(known) < _CACHED:
                 known[key] = row
         x[i] = row
@@ -298,7 +319,9 @@ def _as_number(path: str, f: Any, value: Any, x: Any, at: int) -> None:
 
 
 def _as_log(path: str, f: Any, value: Any, x: Any, at: int) -> None:
-    x[at] = (logged(_number(f"{path}.{f.name}", value), f.log) - f.mean) / f.scale
+    scaled = x[at] = (logged(_number(f"{path}.{f.name}", value), f.log) - f.mean) / f.scale
+    if not -LARGEST <= scaled <= LARGEST:
+        raise _error(f"{path}.{f.name}", f"at most {LARGEST:g} in size once scaled", value)
 
 
 def _as_choice(path: str, f: Any, value: Any, x: Any, at: int) -> None:

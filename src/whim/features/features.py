@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import whim.checks as checks
-from whim.checks import LARGEST
 from whim.errors import InvalidInputError
-from whim.features.data import as_columns, as_row, plain
+from whim.features.data import as_columns, as_flag, as_row, as_text, plain
 from whim.features.encoder import Encoder
-from whim.features.fields import Field, logged, number
+from whim.features.fields import Field, number
+from whim.features.scaling import Moments, both, moments, numbers_of, scale_of
 from whim.types import F64
-
-Moments = tuple[int, float, float]  # count, mean, sum of squares about the mean
 
 
 class _Schema(NamedTuple):
@@ -72,6 +68,8 @@ class Features:
         rest: int = 0,
         sparse: bool = False,
     ) -> None:
+        if not isinstance(fields, Iterable):
+            raise InvalidInputError(f"fields must be a list of fields, got {fields!r}.")
         several = tuple(fields)
         for field in several:
             if not isinstance(field, Field):
@@ -85,14 +83,15 @@ class Features:
 
     def _use(self, schema: _Schema) -> None:
         self._schema = schema
-        self._encoder = Encoder(schema, "x", complete=not self.sparse)
+        self._encoder = Encoder(schema, "features", complete=not self.sparse).at("x")
         names = self._encoder.names
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise InvalidInputError(
                 f"fields must have dimensions of different names, got {twice!r}."
             )
-        self._choices = {f.name for f in schema.fields if f.kind == "choice"}
+        ready = {"choice": as_text, "hash": as_text, "flag": as_flag}
+        self._ready = {f.name: ready[f.kind] for f in schema.fields if f.kind in ready}
 
     # -- what it is -----------------------------------------------------------------------------
 
@@ -145,8 +144,8 @@ class Features:
                 f"{type(row).__name__}."
             )
         ready = {str(name): plain(value) for name, value in named.items()}
-        for name in self._choices & ready.keys():
-            ready[name] = as_text(ready[name])
+        for name in self._ready.keys() & ready.keys():
+            ready[name] = self._ready[name](ready[name])
         return self._encoder(ready)
 
     def many(self, data: Any) -> F64:
@@ -158,12 +157,16 @@ class Features:
         >>> Features([flag("new")]).many([{"new": True}, {"new": None}]).tolist()
         [[1.0, 1.0], [0.0, 1.0]]
         """
-        columns, n = as_columns(data, "X", gaps=self.sparse)
+        return self._many(data, "X")
+
+    def _many(self, data: Any, name: str) -> F64:
+        """The same of what an error calls ``name``."""
+        columns, n = as_columns(data, name, gaps=self.sparse)
         if not columns and not n:  # no rows, and so no names
             return np.zeros((0, self.size))
-        for name in self._choices & columns.keys():
-            columns[name] = [as_text(value) for value in columns[name]]
-        return self._encoder.columns(columns, n)
+        for column in self._ready.keys() & columns.keys():
+            columns[column] = [self._ready[column](value) for value in columns[column]]
+        return self._encoder.at("x" if name == "X" else name).columns(columns, n)
 
     # -- numbers scaled as they come ------------------------------------------------------------
 
@@ -187,9 +190,9 @@ class Features:
         for f in self.fields:
             if f.kind == "number" and (values := numbers_of(columns.get(f.name, []), f.name)):
                 before, more = seen.get(f.name, (0, 0.0, 0.0)), moments(values, f)
-                n, mean, squares = seen[f.name] = _both(before, more)
+                now = seen[f.name] = both(before, more)
                 if not (_left_as_it_is(f, before) and set(values) <= {0.0, 1.0}):
-                    f = replace(f, mean=mean, scale=math.sqrt(squares / n) or 1.0)
+                    f = replace(f, mean=now[1], scale=scale_of(now))
             fields.append(f)
         self._use(self._schema._replace(fields=tuple(fields)))
         self._seen = seen
@@ -212,14 +215,17 @@ class Features:
     @classmethod
     def from_dict(cls, declared: Mapping[str, Any]) -> Features:
         """What ``to_dict`` described."""
-        if not isinstance(declared, Mapping) or "fields" not in declared:
-            raise InvalidInputError(f"features must be a dict with fields, got {declared!r}.")
-        fields = [Field.from_dict(f) for f in declared["fields"]]
+        told = declared.get("fields") if isinstance(declared, Mapping) else None
+        if not isinstance(told, Sequence) or isinstance(told, str):
+            raise InvalidInputError(
+                f"features must be a dict with a list of fields, got {str(declared)[:80]}."
+            )
+        fields = [Field.from_dict(f) for f in told]
         made = cls(
             fields, constant=declared.get("constant", False), rest=declared.get("rest", 0),
             sparse=declared.get("sparse", False),
         )  # fmt: skip
-        made._seen = {name: tuple(three) for name, three in declared.get("seen", {}).items()}
+        made._seen = _seen(declared.get("seen", {}))
         return made
 
     @classmethod
@@ -265,44 +271,17 @@ def load(path: str | os.PathLike[str]) -> Features:
     return Features.from_dict(told)
 
 
-def as_text(value: Any) -> Any:
-    """A choice as text: whole numbers are what stands in a file."""
-    if value.__class__ is float and value.is_integer():
-        return str(int(value))
-    if value.__class__ is int or value.__class__ is bool:
-        return str(value)
-    return value
-
-
-def numbers_of(values: Sequence[Any], name: str) -> list[float]:
-    """The numbers of a column, without what is missing."""
-    for i, value in enumerate(values):
-        if value is None:
-            continue
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
-            clock = isinstance(value, str) and re.fullmatch(r"\d\d?:\d\d(:\d\d)?", value)
-            hint = ": as hours, 9:15 is 9.25" if clock else ""
-            raise InvalidInputError(f"{name} must hold numbers, got {value!r} at [{i}]{hint}.")
-        if not abs(value) <= LARGEST:
-            raise InvalidInputError(
-                f"{name} must hold numbers of at most {LARGEST:g} in size, got "
-                f"{str(value)[:80]} at [{i}]."
-            )
-    return [float(value) for value in values if value is not None]
-
-
-def moments(values: Sequence[float], f: Field) -> Moments:
-    """How many numbers a column has, their mean and the sum of squares about it, once logged."""
-    taken = np.array([logged(value, f.log) if f.log else value for value in values])
-    mean = float(taken.mean())
-    return len(taken), mean, float(((taken - mean) ** 2).sum())
-
-
-def _both(one: Moments, other: Moments) -> Moments:
-    """Two groups of values as one (Chan, Golub and LeVeque)."""
-    n, step = one[0] + other[0], other[1] - one[1]
-    squares = one[2] + other[2] + step * step * one[0] * other[0] / n
-    return n, one[1] + step * other[0] / n, squares
+def _seen(told: Any) -> dict[str, Moments]:
+    """What ``to_dict`` said of the rows that were seen."""
+    try:
+        return {
+            name: (checks.integer("", n, 1), checks.real("", mean), checks.number("", sq, least=0))
+            for name, (n, mean, sq) in told.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidInputError(
+            f"seen must have a count, a mean and a sum of squares by name, got {str(told)[:80]}."
+        ) from None
 
 
 def _left_as_it_is(f: Field, seen: Moments) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -74,7 +74,8 @@ class Field:
             )
         checks.integer(f"harmonics of field {self.name}", self.harmonics, 1)
         given: Any = self.values
-        if isinstance(given, str) or not all(isinstance(v, str) for v in given):
+        listed = isinstance(given, Iterable) and not isinstance(given, str)
+        if not listed or not all(isinstance(v, str) for v in given):
             raise InvalidInputError(
                 f"values of field {self.name} must be a list of texts, got {self.values!r}."
             )
@@ -93,6 +94,8 @@ class Field:
     @classmethod
     def from_dict(cls, declared: Mapping[str, Any]) -> Field:
         """The field that ``to_dict`` describes."""
+        if not isinstance(declared, Mapping):
+            raise InvalidInputError(f"a field must be a dict, got {declared!r}.")
         known = {f.name for f in fields(cls)}
         for name in declared:
             if name not in known:

@@ -262,6 +262,11 @@ def open(path: str | os.PathLike[str]) -> Log:
 
         return open_cached(path)
     folder = Path(path)
+    if folder.is_file():
+        raise LogFileError(
+            f"{folder} is no log but a file: whim convert {folder} --to "
+            f"{folder.with_suffix('.whim').name} makes a log of it."
+        )
     if not folder.is_dir():
         raise LogFileError(f"{folder} is no log: there is no such folder.")
     meta = _meta(folder)

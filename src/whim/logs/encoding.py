@@ -19,8 +19,9 @@ import numpy as np
 from whim.checks import LARGEST
 from whim.errors import InvalidInputError, LogFileError
 from whim.features import Features, Field, fit, load
-from whim.features.features import as_text
+from whim.features.data import as_text
 from whim.features.fit import round_of
+from whim.features.times import first_time
 from whim.logs.frames import columns_of, guarded, matching, numbers, scan
 from whim.logs.sources import Source
 from whim.types import F64
@@ -48,9 +49,14 @@ class Sample:
     """The first rows of one file after the other, and the features that are fitted to them."""
 
     def __init__(
-        self, kind: str, context: Sequence[str], categories: Sequence[str] | str, cyclic: Cyclic
+        self,
+        kind: str,
+        context: Sequence[str],
+        categories: Sequence[str] | str,
+        cyclic: Cyclic,
+        roles: Mapping[str, str],
     ) -> None:
-        self._kind, self._asked = kind, list(context)
+        self._kind, self._asked, self._roles = kind, list(context), roles
         self._categories = [categories] if isinstance(categories, str) else list(categories)
         self._cyclic = [cyclic] if isinstance(cyclic, str) else cyclic
         self._cells: dict[str, list[Any]] = {}
@@ -59,26 +65,39 @@ class Sample:
     def add(self, file: Path) -> None:
         """Take rows of one more file."""
         lazy = scan(file, self._kind)
-        names = _matching(self._asked, lazy, file)
+        names = _matching(self._asked, lazy, file, self._roles)
         if not self._cells:
             self._cells = {name: [] for name in names}
         wanted = lazy.select(list(self._cells)).head(FIT_ROWS - self._rows)
         frame = guarded(file, lambda: wanted.collect())
         for name, cells in self._cells.items():
-            cells += _cleaned(frame[name]).to_list()
+            dates = frame[name].dtype.is_temporal() and name not in self._categories
+            cells += (frame[name] if dates else _cleaned(frame[name])).to_list()
         self._rows += len(frame)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that were meant."""
+        return list(self._cells)
 
     @property
     def full(self) -> bool:
         """Whether more rows would not be looked at."""
         return self._rows >= FIT_ROWS
 
-    def found(self) -> tuple[list[str], Features]:
-        """The columns that were meant, and what becomes of them."""
+    def found(self) -> tuple[list[str], Features, list[str]]:
+        """The columns that were meant, what becomes of them, and dates that a pattern matched."""
+        left_out = [name for name, cells in self._cells.items() if self._unasked_time(name, cells)]
         columns = {
             name: cells if name in self._categories else _typed(cells, self._is_cyclic(name))
             for name, cells in self._cells.items()
+            if name not in left_out
         }
+        if not columns:
+            raise InvalidInputError(
+                "context must have columns that are no dates or times of day, got "
+                f"{', '.join(left_out)}."
+            )
         if not self._rows:
             columns = {name: [0.0] for name in columns}  # of a table without rows
         for name in [*self._categories, *self._cyclic]:
@@ -88,7 +107,11 @@ class Sample:
                     f"({', '.join(columns)}), got {name!r}."
                 )
         kinds = dict.fromkeys(self._categories, "choice")
-        return list(columns), fit(columns, kinds=kinds, cyclic=self._cyclic)
+        return list(columns), fit(columns, kinds=kinds, cyclic=self._cyclic), left_out
+
+    def _unasked_time(self, name: str, cells: list[Any]) -> bool:
+        asked = name in self._asked or name in self._categories or name in self._cyclic
+        return not asked and first_time(cells) is not None
 
     def _is_cyclic(self, name: str) -> bool:
         return name in self._cyclic or round_of(name) is not None
@@ -104,6 +127,8 @@ class Encoding:
     def __init__(self, features: Features) -> None:
         self.features = features
         self.noticed: Counter[str] = Counter()
+        self.left_out: list[str] = []  # columns that a pattern matched, and that are not taken
+        self._rows = 0  # that came before
 
     @property
     def columns(self) -> list[str]:
@@ -112,7 +137,9 @@ class Encoding:
 
     def __call__(self, frame: pl.DataFrame) -> F64:
         cells = {f.name: self._cells(frame[f.name], f) for f in self.features.fields}
-        return self.features._encoder.columns(cells, len(frame))
+        x = self.features._encoder.columns(cells, len(frame), first=self._rows + 1)
+        self._rows += len(frame)
+        return x
 
     def rows(self, frame: pl.DataFrame) -> list[dict[str, Any]]:
         """The same cells by name, None where one is missing: contexts as a space takes them."""
@@ -142,7 +169,7 @@ class Encoding:
                 odd = sum(isinstance(text, str) and text not in known for text in texts)
                 self._notice(UNKNOWN, f, odd)
             return texts
-        return [v if isinstance(v, list) else None if v is None else str(v) for v in values]
+        return [as_text(value) for value in values]
 
     def _gaps(self, column: pl.Series, cleaned: pl.Series, f: Field) -> int:
         """How many cells are missing; what stands there instead is noticed."""
@@ -169,29 +196,44 @@ def contexts_of(
     kind: str,
     context: Sequence[str],
     *,
+    roles: Mapping[str, str],
     raw: bool,
     categories: Sequence[str] | str,
     cyclic: Cyclic,
     features: Mapping[str, Any] | Features | Source | None,
 ) -> tuple[list[str], Callable[[pl.DataFrame], F64], Encoding | None]:
     """The names of a context's dimensions, and how a batch becomes contexts."""
-    names = _matching(context, lazy, file)
+    names = _matching(context, lazy, file, roles)
     if raw:
         if categories or cyclic or features is not None:
             raise InvalidInputError("categories, cyclic and features must be left out where raw.")
         return names, lambda frame: numbers(frame, names), None
     if features is None:
-        sample = Sample(kind, names, categories, cyclic)
+        sample = Sample(kind, context, categories, cyclic, roles)
         sample.add(file)
-        encoding = Encoding(sample.found()[1])
+        names, fitted, left_out = sample.found()
     else:
-        encoding = Encoding(given(features))
+        fitted = given(features)
+        names, left_out = named_in(fitted, names, context)
+    encoding = Encoding(fitted)
+    encoding.left_out = left_out
     if set(encoding.columns) != set(names):
         raise InvalidInputError(
             f"features must be of the context's columns, {', '.join(names)}, got "
             f"{', '.join(encoding.columns)}."
         )
     return encoding.features.names, encoding, encoding
+
+
+def named_in(
+    features: Features, names: Sequence[str], context: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Of the columns of a context those that are taken, and those that only a pattern names.
+
+    The features say which columns there are, so that ``*`` means them.
+    """
+    known = {f.name for f in features.fields} | set(context)
+    return [name for name in names if name in known], [name for name in names if name not in known]
 
 
 def given(features: Mapping[str, Any] | Features | Source) -> Features:
@@ -201,7 +243,9 @@ def given(features: Mapping[str, Any] | Features | Source) -> Features:
     return Features.from_dict(features) if isinstance(features, Mapping) else load(features)
 
 
-def _matching(patterns: Sequence[str], lazy: pl.LazyFrame, file: Path) -> list[str]:
+def _matching(
+    patterns: Sequence[str], lazy: pl.LazyFrame, file: Path, roles: Mapping[str, str]
+) -> list[str]:
     """The columns of the context; refuse a file whose columns are not separated by commas."""
     columns = columns_of(lazy, file)
     mark = next((mark for mark in ";\t" if len(columns) == 1 and mark in columns[0]), None)
@@ -210,7 +254,7 @@ def _matching(patterns: Sequence[str], lazy: pl.LazyFrame, file: Path) -> list[s
             f"{file} must have commas between its columns, got {mark!r} in its header, "
             f"{columns[0][:80]!r}."
         )
-    return matching(patterns, columns, "context", file)
+    return matching(patterns, columns, "context", file, roles)
 
 
 def _cleaned(column: pl.Series, known: Sequence[str] = ()) -> pl.Series:

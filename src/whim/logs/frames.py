@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
+import csv
 import fnmatch
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +21,10 @@ from whim.types import F64, ArmId
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+ROLES = ("arm", "reward", "label", "time", "propensity", "prefix_propensity", "candidates", "list",
+         "position")  # fmt: skip
 
 
 class Items(NamedTuple):
@@ -35,7 +43,29 @@ def scan(file: Path, kind: str) -> pl.LazyFrame:
         raise LogFileError(f"{file}: there is no such file.")
     if kind == "parquet":
         return pl.scan_parquet(file, glob=False)
+    guarded(file, lambda: _check_header(file))
     return pl.scan_csv(file, infer_schema=False, glob=False)
+
+
+def _check_header(file: Path) -> None:
+    """Refuse what polars would read as other names than those that stand there."""
+    with file.open("rb") as opened:
+        start = opened.read(2)
+    if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        raise LogFileError(f"{file} must be text in UTF-8, got UTF-16: save it as UTF-8.")
+    names = next(_rows(file), [])
+    twice = [name for name, n in Counter(names).items() if n > 1 and name]
+    if twice:
+        raise LogFileError(f"{file} must have columns of different names, got {twice} twice.")
+
+
+def _rows(file: Path) -> Iterator[list[str]]:
+    """The cells of a CSV, as far as it is one: a packed file has none."""
+    with (
+        contextlib.suppress(csv.Error, UnicodeDecodeError),
+        file.open(encoding="utf-8-sig", newline="") as opened,
+    ):
+        yield from csv.reader(opened)
 
 
 def columns_of(lazy: pl.LazyFrame, file: Path) -> list[str]:
@@ -51,14 +81,50 @@ def guarded(file: Path, work: Callable[[], Any]) -> Any:
         return work()
     except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        if first.startswith("found more fields than defined"):
+            first = _too_long(file)
         raise LogFileError(f"{file} cannot be read: {first[:300]}.") from None
 
 
-def matching(patterns: Sequence[str], columns: list[str], what: str, file: Path) -> list[str]:
-    """The columns that the names and patterns mean, in their order."""
+def roles_of(options: Mapping[str, Any]) -> dict[str, str]:
+    """The columns that a reader's options name for something other than features, and for what.
+
+    >>> roles_of({"arm": "shown", "reward": "click", "time": None, "context": ["age"]})
+    {'shown': 'arm', 'click': 'reward'}
+    """
+    return {options[role]: role for role in ROLES if options.get(role) is not None}
+
+
+def _too_long(file: Path) -> str:
+    """The first row of a CSV that has more cells than there are columns, in words."""
+    rows = _rows(file)
+    columns = len(next(rows, []))
+    row, n = next(((i, len(r)) for i, r in enumerate(rows, 1) if len(r) > columns), ("?", "more"))
+    return f"row {row} must have {columns} cells, one for each column of the header, got {n}"
+
+
+def matching(
+    patterns: Sequence[str],
+    columns: list[str],
+    what: str,
+    file: Path,
+    roles: Mapping[str, str] | None = None,
+) -> list[str]:
+    """The columns that the names and patterns mean, in their order.
+
+    Columns that have ``roles`` already are none of them: a feature that is the reward would teach a
+    policy what nobody knows beforehand. Patterns leave them out.
+    """
     names: list[str] = []
+    roles = roles or {}
     for pattern in patterns:
-        several = fnmatch.filter(columns, pattern) if "*" in pattern else [pattern]
+        if pattern in roles:
+            raise InvalidInputError(
+                f"{what} must not contain {pattern!r}, which is the {roles[pattern]}."
+            )
+        several = [pattern]
+        if "*" in pattern:
+            several = [name for name in fnmatch.filter(columns, pattern) if name not in roles]
         if not several or several[0] not in columns:
             raise LogFileError(
                 f"{file} has no column {pattern!r} for {what}; it has {', '.join(columns[:20])}."
@@ -82,7 +148,7 @@ def items_of(file: Path, item_id: str, patterns: list[str]) -> Items:
     kind = "parquet" if file.suffix.lower() in (".parquet", ".pq") else "csv"
     lazy = scan(file, kind)
     columns = columns_of(lazy, file)
-    names = matching(patterns, columns, "item_features", file)
+    names = matching(patterns, columns, "item_features", file, {item_id: "item_id"})
     matching([item_id], columns, "item_id", file)
     frame = guarded(file, lambda: lazy.select([item_id, *names]).collect())
     rows = numbers(frame, names)

@@ -19,7 +19,7 @@ from whim.errors import InvalidInputError, LogFileError
 from whim.features import Features
 from whim.logs.columns import Log, open
 from whim.logs.encoding import Cyclic, contexts_of
-from whim.logs.frames import columns_of, guarded, matching, scan
+from whim.logs.frames import columns_of, guarded, matching, roles_of, scan
 from whim.logs.sources import Progress, Source
 from whim.logs.tables import Table, write_table
 from whim.logs.writer import Writer
@@ -133,14 +133,14 @@ def convert_table(
     if context is None:
         names, left_out = numeric([count_numbers(file, kind, label, time)], str(file), label)
     else:
-        names, left_out = matching(context, columns, "context", file), []
-    if label in names:
-        raise InvalidInputError(f"context must not contain the label {label!r}.")
-    options = {"label": label, "time": time, "constant": constant, "left_out": left_out}
+        names, left_out = list(context), []
+    options: dict[str, Any] = {"label": label, "time": time, "constant": constant}
     table = Table(file, kind, label, _REWARD, time, None, None, "|")
     places, taken, encoding = contexts_of(
-        lazy, file, kind, names, raw=raw, categories=categories, cyclic=cyclic, features=features
-    )
+        lazy, file, kind, names, roles=roles_of(options), raw=raw, categories=categories,
+        cyclic=cyclic, features=features,
+    )  # fmt: skip
+    options["left_out"] = left_out if encoding is None else left_out + encoding.left_out
 
     def matrix(frame: pl.DataFrame) -> F64:
         X = taken(frame)

@@ -15,7 +15,7 @@ import numpy as np
 from whim.checks import LARGEST, choice
 from whim.errors import InvalidInputError, LogFileError
 from whim.logs.columns import Log, open
-from whim.logs.frames import as_id, columns_of, guarded, matching, numbers, scan
+from whim.logs.frames import as_id, columns_of, guarded, matching, numbers, roles_of, scan
 from whim.logs.list_writer import ListWriter
 from whim.logs.sources import Progress, Source, no_events
 from whim.logs.tables import BAD_ROW, batches, times
@@ -100,7 +100,7 @@ def convert(
     for what, name in names._asdict().items():
         if what != "separator" and name is not None:
             matching([name], columns, what, file)
-    features = matching(context, columns, "context", file)
+    features = matching(context, columns, "context", file, roles_of(names._asdict()))
     _check_together(lazy, list, file)
     fixed = None if candidates is not None else _all_arms(lazy, arm, arms, file)
     about = {"reader": kind, "files": [file.name], "options": names._asdict()}

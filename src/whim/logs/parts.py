@@ -22,8 +22,8 @@ from typing import Any, Protocol
 from whim.errors import LogFileError, WhimError
 from whim.files import write_atomic
 from whim.logs.columns import Log, open
-from whim.logs.encoding import Sample, given
-from whim.logs.frames import columns_of, items_of, matching, scan
+from whim.logs.encoding import Sample, given, named_in
+from whim.logs.frames import columns_of, items_of, matching, roles_of, scan
 from whim.logs.labelled import count_numbers, numeric
 from whim.logs.merge import merge
 from whim.logs.remote import SourceFile, expand, fetch, fetched, is_address
@@ -166,6 +166,7 @@ class _Work:
             options, changes = self._columns_of_numbers(options)
         if options.get("context") and not options.get("raw"):
             options = self._with_features(options)
+            changes |= {"left_out": options["left_out"]} if options.get("left_out") else {}
         tasks = [self._task(file, options) for file in self._files]
         ready = 0
         if any("*" in name for name in options.get("context") or []):
@@ -181,17 +182,21 @@ class _Work:
         """The options with what becomes of the context's columns, the same for all parts."""
         options, patterns = dict(options), options["context"]
         features, names = options.get("features"), patterns
+        left_out: list[str] = []
         if features is None or any("*" in name for name in patterns):
             rest = (options.pop("categories", ()), options.pop("cyclic", ()))
-            sample = Sample(options["format"], patterns, *rest)
+            sample = Sample(options["format"], patterns, *rest, roles_of(options))
             for file in self._files:
                 _with_file({"folder": str(self.folder)}, file, _Share(file, None), sample.add)
                 if sample.full:
                     break
-            names, fitted = sample.found()
-            features = fitted if features is None else features
+            if features is None:
+                names, features, left_out = sample.found()
+            else:
+                names, left_out = named_in(given(features), sample.names, patterns)
         same = {"context": names, "features": given(features).to_dict()}
-        return options | same | ({} if names == patterns else {"patterns": patterns})
+        more = {} if names == patterns else {"patterns": patterns, "left_out": left_out}
+        return options | same | more
 
     def merged(self, done: int) -> None:
         """So many parts are merged."""
@@ -252,7 +257,8 @@ def convert_part(task: Task, count: Callable[[float], None] | None = None) -> st
     """Convert one file to a part; ``count`` is called with shares of the work, in all 1."""
     file, target = SourceFile(*task["file"]), Path(task["folder"]) / task["name"]
     options = dict(task["options"])
-    patterns, _ = options.pop("patterns", None), options.pop("items_digest", None)
+    patterns, left_out = options.pop("patterns", None), options.pop("left_out", ())
+    options.pop("items_digest", None)
     module, function = task["reader"]
     reader = getattr(importlib.import_module(f"whim.logs.{module}"), function)
     share = _Share(file, count)
@@ -260,8 +266,8 @@ def convert_part(task: Task, count: Callable[[float], None] | None = None) -> st
     def work(local: Path) -> None:
         if patterns is not None:
             columns = columns_of(scan(local, options["format"]), local)
-            found = matching(patterns, columns, "context", local)
-            if set(found) != set(options["context"]):
+            found = matching(patterns, columns, "context", local, roles_of(options))
+            if {*found} - {*left_out} != {*options["context"]}:
                 raise _other_columns(file.name, "the first part", found, options["context"])
         reader(local, target, overwrite=True, progress=share.read, _part=True, **options)
 

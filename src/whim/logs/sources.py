@@ -52,12 +52,14 @@ def files_of(sources: Source | Sequence[Source]) -> list[Path]:
     return files
 
 
-def no_events(files: Sequence[Path], dropped: Mapping[str, int], otherwise: str) -> LogFileError:
+def no_events(
+    files: Sequence[Path], dropped: Mapping[str, int], otherwise: str, hint: str = ""
+) -> LogFileError:
     """The error of files without a usable event: says what was dropped, or ``otherwise``."""
     named = ", ".join(str(file) for file in files[:3])
     more = f" and {len(files) - 3} more" if len(files) > 3 else ""
     reasons = "; ".join(f"{n} × {why}" for why, n in dropped.items()) or otherwise
-    return LogFileError(f"no event could be read from {named}{more}: {reasons}.")
+    return LogFileError(f"no event could be read from {named}{more}: {reasons}{hint}.")
 
 
 def names_in(folder: Path) -> list[str]:

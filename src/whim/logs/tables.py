@@ -14,7 +14,17 @@ from whim.errors import InvalidInputError, LogFileError
 from whim.features import Features
 from whim.logs.columns import Log, open
 from whim.logs.encoding import Cyclic, Encoding, contexts_of
-from whim.logs.frames import Items, as_id, columns_of, guarded, items_of, matching, numbers, scan
+from whim.logs.frames import (
+    Items,
+    as_id,
+    columns_of,
+    guarded,
+    items_of,
+    matching,
+    numbers,
+    roles_of,
+    scan,
+)
 from whim.logs.pooling import Pooling
 from whim.logs.sources import Progress, Source, no_events
 from whim.logs.writer import Writer
@@ -88,8 +98,9 @@ def convert(
     Parameters
     ----------
     arm, reward, context, time, propensity
-        Names of columns; ``context`` takes several, and patterns such as ``"user_*"``. Without
-        ``time`` the row's number stands for it. Dates become whole seconds since 1970.
+        Names of columns; ``context`` takes several, and patterns such as ``"user_*"``, which leave
+        out the other columns named here, and dates. Without ``time`` the row's number stands for
+        it. Dates become whole seconds since 1970.
     candidates
         A column with the ids that could be shown: a list in Parquet, or text joined by
         ``separator``.
@@ -126,19 +137,17 @@ def convert(
     if isinstance(arms, str) and candidates is None:
         choice("arms", arms, ("all", "seen"))
     lazy = scan(file, table.kind)
+    options: dict[str, Any] = {
+        "arm": arm, "reward": reward, "time": time, "propensity": propensity,
+        "candidates": candidates, "arms": "given" if not isinstance(arms, str) else arms,
+        "items": None if items is None else Path(items).name,
+    }  # fmt: skip
     names, matrix, encoding = contexts_of(
-        lazy,
-        file,
-        table.kind,
-        context,
-        raw=raw,
-        categories=categories,
-        cyclic=cyclic,
-        features=features,
-    )
-    options = {"arm": arm, "reward": reward, "time": time, "propensity": propensity,
-               "candidates": candidates, "arms": "given" if not isinstance(arms, str) else arms,
-               "items": None if items is None else Path(items).name}  # fmt: skip
+        lazy, file, table.kind, context, roles=roles_of(options), raw=raw,
+        categories=categories, cyclic=cyclic, features=features,
+    )  # fmt: skip
+    if encoding is not None and encoding.left_out:
+        options["left_out"] = encoding.left_out
     return write_table(
         lazy, table, path, names=names, matrix=matrix, encoding=encoding, arms=arms,
         items=about, logging=logging or ("propensity" if propensity else None), strict=strict,
@@ -196,8 +205,19 @@ def write_table(
         if order:
             seen += pooling.seen
         if not writer.n_events and not part:
-            raise no_events([table.file], writer.dropped, "it is empty")
+            hint = _odd_reward(lazy, table) if writer.dropped.get(BAD_ROW["reward"]) else ""
+            raise no_events([table.file], writer.dropped, "it is empty", hint)
     return open(path)
+
+
+def _odd_reward(lazy: pl.LazyFrame, table: Table) -> str:
+    """What stands where numbers should, in words."""
+    import polars as pl
+
+    cell = pl.col(table.reward)
+    odd = lazy.filter(cell.is_not_null() & cell.cast(pl.Float64, strict=False).is_null())
+    found = guarded(table.file, lambda: odd.select(cell).head(1).collect())[table.reward].to_list()
+    return f"; {table.reward} must hold numbers, got {found[0]!r}" if found else ""
 
 
 def _fixed(

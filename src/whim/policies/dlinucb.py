@@ -161,4 +161,4 @@ class DLinUCB(RowPolicy):
         """The estimate θ̂ = V⁻¹b of an arm (of all arms, for a shared model) as of now, a copy."""
         theta = np.empty(self._p)
         discounted.coefficients(self._aside(), self._step, self._row_of(arm), theta)
-        return self._with_names(theta) if self._own else theta
+        return self._named(theta)

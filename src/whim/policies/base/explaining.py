@@ -141,8 +141,8 @@ class Explaining(Previewing):
         Parameters
         ----------
         X
-            A matrix, or a table of rows by name. A policy that ignores contexts takes their
-            number.
+            A matrix, or a table of rows by name, as ``Features.many`` takes it. A policy that
+            ignores contexts takes their number.
         arms
             The candidates of all of them; every live arm by default.
         cross

@@ -142,4 +142,4 @@ class HybridPolicy(CompiledPolicy):
 
     def shared_coefficients(self) -> F64:
         """The shared estimate β̂, a copy."""
-        return self._shared_rows[0, -self._k :].copy()
+        return self._with_shared_names(self._shared_rows[0, -self._k :].copy(), crossed=True)

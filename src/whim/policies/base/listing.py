@@ -165,6 +165,8 @@ class Listing(Previewing):
         """The context of the whole list, or of each of its items; all of them finite."""
         if self._shape is None and x is None:
             return [self._context(None)]
+        if isinstance(x, Mapping):  # one row for the whole list, not columns by name
+            return [self._context(self._by_name(x))]
         rows = self._table_by_name("x", x, self._encoding, self._d)
         if rows is not x and len(rows) == 1:  # a data frame, or a sparse matrix, of one row
             rows = rows[0]

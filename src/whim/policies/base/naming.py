@@ -57,7 +57,10 @@ class Naming:
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}={v!r}" for k, v in (self._params | self._in_force()).items())
         text = f"{type(self).__name__}({shown})"
-        return text if self._encoding is None else f"{text}.with_features({self._encoding!r})"
+        if self._encoding is None and self._item_encoding is None:
+            return text
+        items = "" if self._item_encoding is None else f", items={self._item_encoding!r}"
+        return f"{text}.with_features({self._encoding!r}{items})"
 
     def clone(self, **changes: Any) -> Self:
         """A new policy with the same parameters, but for ``changes``, and features; no arms.
@@ -99,7 +102,8 @@ class Naming:
         """Take rows by name from now on, and name features where they are shown; returns itself.
 
         Contexts may then be dicts, rows of a data frame, or tables where there are many; each is
-        checked by name. Vectors are taken as before. The features are saved with the policy.
+        checked by name. Vectors are taken as before. The features are saved with the policy, which
+        has a copy of its own: ``policy.features.partial_fit`` changes that one.
 
         Parameters
         ----------
@@ -126,8 +130,9 @@ class Naming:
           ...
         whim.errors.InvalidInputError: x must have 'device' (None where it is not known), got 'age'.
         """
-        contexts = _checked("features", features, self._d, "n_features")
-        things = _checked("items", items, self._m, "n_item_features")
+        kind = type(self).__name__
+        contexts = _checked("features", features, self._d, kind, "n_features")
+        things = _checked("items", items, self._m, kind, "n_item_features")
         self._encoding, self._item_encoding = contexts, things
         return self
 
@@ -145,6 +150,11 @@ class Naming:
         if self._encoding is not None and as_row(x) is not None:
             return self._encoding(x)
         if isinstance(x, Mapping):
+            if self._d is None:
+                raise InvalidInputError(
+                    f"x must be None: {type(self).__name__} was made without n_features, got a "
+                    "dict."
+                )
             raise InvalidInputError(
                 f"x must be a vector of length {self._d}, got a dict: with_features lets "
                 f"{type(self).__name__} take rows by name."
@@ -161,11 +171,16 @@ class Naming:
             return X.toarray()
         if encoding is not None and isinstance(X, list) and not X:  # no rows, and so no names
             return encoding.many(X)
-        if not is_table(X):
+        if not isinstance(X, Mapping) and not is_table(X):
             return X
         if encoding is not None:
-            return encoding.many(X)
-        if isinstance(X, Sequence) and isinstance(X[0], Mapping):
+            return encoding._many(X, name)
+        if isinstance(X, Mapping) or (isinstance(X, Sequence) and isinstance(X[0], Mapping)):
+            if not width:
+                raise InvalidInputError(
+                    f"{name} must have no names: {type(self).__name__} was made without "
+                    "n_features, got dicts."
+                )
             raise InvalidInputError(
                 f"{name} must be a matrix with {width} columns, got dicts: with_features lets "
                 f"{type(self).__name__} take rows by name."
@@ -178,6 +193,15 @@ class Naming:
         if encoding is None or len(theta) != encoding.size:
             return theta
         return named(theta, encoding.names)
+
+    def _with_shared_names(self, theta: F64, *, crossed: bool) -> F64:
+        """Coefficients of the arms' features, or of their products with those of contexts."""
+        if self._item_encoding is None or (crossed and self._encoding is None):
+            return theta
+        names = self._item_encoding.names
+        if crossed and self._encoding is not None:  # as z = kron(y, x) has them
+            names = [f"{item} × {x}" for item in names for x in self._encoding.names]
+        return named(theta, names) if len(theta) == len(names) else theta
 
     # -- changes --------------------------------------------------------------------------------
 
@@ -231,11 +255,20 @@ class Naming:
 
 
 def _checked(
-    name: str, given: Features | Sequence[str] | None, size: int | None, parameter: str
+    name: str,
+    given: Features | Sequence[str] | None,
+    size: int | None,
+    kind: str,
+    parameter: str,
 ) -> Features | None:
     if given is None:
         return None
-    features = given if isinstance(given, Features) else Features.plain(given)
+    # a copy: what partial_fit does to the caller's, or to a clone's, must not move these scores
+    features = copy.copy(given) if isinstance(given, Features) else Features.plain(given)
+    if not size:
+        raise InvalidInputError(
+            f"{name} must be None: {kind} was made without {parameter}, got {features!r}."
+        )
     if features.size != size:
         raise InvalidInputError(
             f"{name} must have {size} dimensions, which is {parameter}, got {features.size}."

@@ -76,6 +76,12 @@ class RowPolicy(CompiledPolicy):
             for name, prior in self._single.items():
                 getattr(self, name)[0] = prior
 
+    def _named(self, theta: F64) -> F64:
+        """Coefficients with the names of what they belong to."""
+        if self._own:
+            return self._with_names(theta)
+        return self._with_shared_names(theta, crossed=self._kind == uniform.CROSS)
+
     def _row_of(self, arm: ArmId | None) -> int:
         return 0 if arm is None and not self._own else self._row(self._table.slot(arm))
 
@@ -175,7 +181,7 @@ class RidgePolicy(RowPolicy):
         """
         at = udu.packed_size(self._p)
         theta: F64 = self._cum[self._row_of(arm), at : at + self._p].copy()
-        return self._with_names(theta) if self._own else theta
+        return self._named(theta)
 
     def inverse(self, arm: ArmId | None = None) -> F64:
         """The kept A⁻¹ of an arm (of all arms, for a shared model), as a full matrix."""
