@@ -124,6 +124,14 @@ def test_serve_refuses_in_one_line(
     assert line in refused("serve", "--data", str(tmp_path / "data"), *arguments)
 
 
+def test_serve_refuses_a_file_for_its_data(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.write_text("mine")
+    line = f"data must be a directory that can be written to, got {file}: Not a directory."
+    assert refused("serve", "--data", str(file), "--port", "0") == line
+    assert file.read_text() == "mine"
+
+
 # -- spaces ----------------------------------------------------------------------------------------
 
 
