@@ -174,7 +174,11 @@ def test_replay_of_propensities_has_three_estimates(tmp_path: Path) -> None:
     out = said("replay", str(path), "--policy", "random", "--jobs", "1")
     for word in ("IPS", "SNIPS", "DR", "logging propensity"):
         assert word in out
-    assert "IPS" not in said("replay", str(path), "--policy", "random", "--logging", "uniform")
+    out = said("replay", str(path), "--policy", "random", "--logging", "uniform")
+    assert "IPS" not in out
+    assert "says that its logging is propensity. As uniform these numbers lean" in " ".join(
+        out.split()
+    )
 
 
 def test_nothing_to_count_is_a_dash_and_null(tmp_path: Path) -> None:
@@ -341,6 +345,7 @@ def test_simulate_refuses(arguments: list[str], line: str) -> None:
         (["--policy", "ucb", "--baseline", "x"], "baseline must be one of ucb"),
         (["--logging", "odd"], "logging must be one of uniform, propensity, full"),
         (["--logging", "propensity"], "small.whim has none"),
+        (["--logging", "full"], "logging must be 'uniform' or be left out, got 'full'"),
         (["--sample", "0"], "sample must be"),
         (["--first", "2"], "first must be"),
     ],
