@@ -748,7 +748,17 @@ def test_what_a_replay_bears_out(
     assert len(sentences(found)) <= SENTENCES
 
 
+def test_a_log_is_no_folder_of_results(tmp_path: Path) -> None:
+    with whim.logs.Writer(tmp_path / "a.whim", n_features=1, logging="uniform") as writer:
+        writer.event(time=0, x=[1.0], arms=["a"], shown="a", reward=1.0)
+    with pytest.raises(InvalidInputError, match=r"got the log .*a\.whim: 'whim replay .* --save"):
+        read_folder(tmp_path / "a.whim")
+
+
 def test_a_json_file_of_another_kind_is_named(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text("[]")
+    with pytest.raises(InvalidInputError, match="of an experiment: it holds a list"):
+        read_folder(tmp_path)
     for text in ('{"a": 1}', "[]", '{"settings": {}, "policies": []}'):
         (tmp_path / "other.json").write_text(text)
         with pytest.raises(InvalidInputError, match=r"other\.json must be"):

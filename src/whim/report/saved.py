@@ -30,6 +30,11 @@ def read_folder(folder: Path) -> list[ExperimentResult]:
     if not folder.is_dir():
         what = "a file" if folder.exists() else "nothing there"
         raise InvalidInputError(f"folder must be a folder of results, got {folder}: {what}.")
+    if (folder / "pool_offsets.bin").exists():
+        raise InvalidInputError(
+            f"folder must be a folder of results, got the log {folder}: 'whim replay {folder} "
+            "--save DIR' makes results of it, and 'whim log' describes it."
+        )
     files = sorted(folder.glob("*.json"))
     if not files:
         raise InvalidInputError(
