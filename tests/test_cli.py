@@ -19,10 +19,11 @@ import pytest
 from typer.testing import CliRunner
 
 import whim
+import whim.cli
 from whim.cli import show, specs
 from whim.cli.app import app
 from whim.errors import InvalidInputError, UnknownArmError, WhimError
-from whim.evaluate.tasks import OracleMaker
+from whim.evaluate.tasks import WORLDS, OracleMaker
 
 SMALL = ["simulate", "--runs", "2", "--horizon", "300", "--arms", "3", "--features", "2"]
 D, M = 2, 3
@@ -173,7 +174,11 @@ def test_replay_of_propensities_has_three_estimates(tmp_path: Path) -> None:
     out = said("replay", str(path), "--policy", "random", "--jobs", "1")
     for word in ("IPS", "SNIPS", "DR", "logging propensity"):
         assert word in out
-    assert "IPS" not in said("replay", str(path), "--policy", "random", "--logging", "uniform")
+    out = said("replay", str(path), "--policy", "random", "--logging", "uniform")
+    assert "IPS" not in out
+    assert "says that its logging is propensity. As uniform these numbers lean" in " ".join(
+        out.split()
+    )
 
 
 def test_nothing_to_count_is_a_dash_and_null(tmp_path: Path) -> None:
@@ -284,6 +289,11 @@ def test_bad_input_is_one_line_and_exit_code_2() -> None:
         (["simulate", "--no-such-flag"], "--no-such-flag"),
         (["sweep", "--policy", "ucb"], "--vary"),
         (["no-such-verb"], "no-such-verb"),
+        (["simulate", "--runs", "0"], "got 0"),
+        (["simulate", "--seed", "-1"], "got -1"),
+        (["simulate", "--noise", "much"], "got much"),
+        (["schema", "--from", "old"], "got old"),
+        (["keys", "revoke"], "Missing argument"),
     ],
 )
 def test_wrong_flags(arguments: list[str], word: str) -> None:
@@ -321,6 +331,7 @@ def test_wrong_flags(arguments: list[str], word: str) -> None:
         (["--plot", "regret.xyz"], r"plot must end in one of .*\.svg.*, got 'regret.xyz'"),
         (["--plot", "no-such-folder/a.svg"], "plot must be in a folder that exists"),
         (["--save", __file__], "save must be a folder, got the file"),
+        (["--save", f"{__file__}/out"], "save must be where files can be written, got .*/out'"),
     ],
 )
 def test_simulate_refuses(arguments: list[str], line: str) -> None:
@@ -334,12 +345,38 @@ def test_simulate_refuses(arguments: list[str], line: str) -> None:
         (["--policy", "ucb", "--baseline", "x"], "baseline must be one of ucb"),
         (["--logging", "odd"], "logging must be one of uniform, propensity, full"),
         (["--logging", "propensity"], "small.whim has none"),
+        (["--logging", "full"], "logging must be 'uniform' or be left out, got 'full'"),
         (["--sample", "0"], "sample must be"),
         (["--first", "2"], "first must be"),
     ],
 )
 def test_replay_refuses(arguments: list[str], line: str, log: Path) -> None:
     assert line in refused("replay", str(log), *arguments)
+
+
+def test_saving_that_fails_in_the_end_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "result.json").mkdir()
+    line = refused(*SMALL, "--policy", "ucb", "--jobs", "1", "--save", str(tmp_path))
+    assert line == f"save must be where files can be written, got '{tmp_path}': Is a directory."
+
+
+def test_what_the_system_refuses_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full() -> None:
+        raise OSError(28, "No space left on device", "a.whim")
+
+    monkeypatch.setattr("whim.cli.app.app", full)
+    with pytest.raises(SystemExit) as left:
+        whim.cli.main()
+    assert left.value.code == 2
+    assert capsys.readouterr().err == "whim: a.whim: No space left on device\n"
+
+
+def test_the_help_names_every_world() -> None:
+    for verb in ("simulate", "sweep"):
+        out = said(verb, "--help")
+        assert [world for world in WORLDS if world not in out] == []
 
 
 # -- Ctrl-C ----------------------------------------------------------------------------------------

@@ -124,6 +124,14 @@ def test_serve_refuses_in_one_line(
     assert line in refused("serve", "--data", str(tmp_path / "data"), *arguments)
 
 
+def test_serve_refuses_a_file_for_its_data(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.write_text("mine")
+    line = f"data must be a directory that can be written to, got {file}: Not a directory."
+    assert refused("serve", "--data", str(file), "--port", "0") == line
+    assert file.read_text() == "mine"
+
+
 # -- spaces ----------------------------------------------------------------------------------------
 
 
@@ -167,7 +175,17 @@ def test_spaces_refuse_in_one_line(served: Served, tmp_path: Path) -> None:
         (["create", "s", "--policy", "magic"], "policy must be one of"),
         (["create", "s", "--param", "alpha"], "param must be made of name=value, got 'alpha'"),
         (["create", "s", "--set", "speed=3"], "unknown field `speed`"),
-        (["create", "s", "--set", "seed.x=3"], "Expected `int`"),
+        (["create", "s", "--set", "alfa=2"], "perhaps params.alfa is meant."),
+        (["create", "s", "--set", "exlpore=0.1"], "perhaps explore is meant."),
+        (["create", "s", "--set", "list.x=3"], "list.x must be a field of a space, got an unkn"),
+        (["create", "s", "--set", "seed.x=3"], "seed must be a whole number, got {'x': 3}."),
+        (["create", "s", "--set", "shadow=maybe"], "shadow must be true or false, got 'maybe'."),
+        (["create", "s", "--set", "explore=2"], "explore must be a number <= 1.0, got 2."),
+        (
+            ["create", "s", "--set", "baseline=last"],
+            "baseline must be as docs/serving.md says, got",
+        ),
+        (["create", "s", "--set", f"params.x={2**70}"], "params must hold whole numbers between"),
         (["create", "s", "--set", "policy=ucb", "--set", "policy.x=3"], "set must name a field"),
         (["create", "s", "--file", "no-such.json"], "file must be one that can be read"),
         (["create", "s", "--file", str(tmp_path / "bad.json")], "file must hold an object"),

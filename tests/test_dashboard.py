@@ -236,6 +236,21 @@ def test_the_first_request_of_the_page_is_one_that_the_space_takes(engine, ask):
     assert ANSWER.decode(engine.decide("all", request, b"")).arm == "a"
 
 
+def test_what_a_chart_s_own_legend_says_is_hidden_beside_it():
+    """The script's legend has values; the other one is for narrow screens, and for changes."""
+    assert ".twice { display: none; }" in (STATIC / "page.css").read_text()
+    items = 0
+    for template in TEMPLATES:
+        text = template.read_text()
+        for found in re.finditer(r'<ul class="legend.*?</ul>', text, re.S):
+            beside = text[: found.start()].splitlines()[-2:] + text[found.end() :].splitlines()[:2]
+            assert any('class="chart"' in line for line in beside)
+            for item in re.findall("<li.*?</li>", found[0], re.S):
+                assert "twice" in item or "key mark" in item
+                items += 1
+    assert items == 8
+
+
 def test_shadow_tells_what_it_would_have_done(engine, clock, ask):
     engine.create("news", msgspec.structs.replace(CONFIG, shadow=True, holdback=0.0))
     fill(engine, clock, "news", 200)
@@ -254,6 +269,8 @@ def test_what_was_shown_in_shadow_is_not_taken_for_the_policys(engine, clock, as
     take_over(engine, "news")
     text = ask("/page/spaces/news/summary").text
     assert "40 of all decisions were made in shadow mode" in text
+    assert 'data-name="policy (the baseline while in shadow)"' in ask("/spaces/news").text
+    assert 'data-name="policy"' in ask("/spaces/live").text
     assert "made in shadow mode" not in ask("/page/spaces/live/summary").text
     assert "made in shadow mode" not in ask("/page/spaces/news/summary?range=hour").text
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from whim.files import write_atomic
+from whim.files import unwritable, write_atomic
 
 
 def test_bytes_text_and_writers(tmp_path: Path) -> None:
@@ -36,8 +36,18 @@ def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path
 
 
 def test_a_folder_that_is_missing_is_the_callers_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        write_atomic(tmp_path / "none" / "file", b"")
+    path = tmp_path / "none" / "file"
+    with pytest.raises(FileNotFoundError) as caught:
+        write_atomic(path, b"")
+    assert caught.value.filename == str(path)  # not the temporary file's
+
+
+def test_where_nothing_can_be_written(tmp_path: Path) -> None:
+    assert unwritable(tmp_path) is None
+    assert unwritable(tmp_path / "new" / "newer") is None
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    assert unwritable(tmp_path / "file") == unwritable(tmp_path / "file" / "x") == "Not a directory"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has neither")

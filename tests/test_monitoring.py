@@ -22,6 +22,7 @@ yaml = pytest.importorskip("yaml")
 MONITORING = Path(__file__).parent.parent / "deploy" / "monitoring"
 NAME = re.compile(r"\b(?:whim|process)_\w+")
 ROUTE = re.compile(r'route="([^"]+)"')
+ROUTES = re.compile(r'route=~"([^"]+)"')
 
 
 def _rules() -> list[dict[str, Any]]:
@@ -78,6 +79,16 @@ def test_monitoring_names_only_metrics_and_labels_that_exist(tmp_path: Path) -> 
             assert keys <= labels.get(name, set()), f"{keys} of {name} in {query}"
         paths = {route.path for route in API}
         assert set(ROUTE.findall(query)) <= paths
+
+
+def test_latency_is_that_of_decisions_and_of_lists() -> None:
+    paths = {route.path for route in API}
+    shown = {f"/v1/spaces/{{space}}/{what}" for what in ("decisions", "lists")}
+    asked = [query for query in _queries() if "whim_request_seconds_bucket" in query]
+    assert len(asked) == 4
+    for query in asked:
+        [pattern] = ROUTES.findall(query)
+        assert {path for path in paths if re.fullmatch(pattern, path)} == shown
 
 
 def test_alerts_say_what_is_wrong_and_how_bad_it_is() -> None:

@@ -377,6 +377,11 @@ def test_refusals(tmp_path: Path, logs: dict[str, Log]) -> None:
         whim.replay(silent, {"u": ucb}, logging="lucky")
     with pytest.raises(InvalidInputError, match="logging must not be 'propensity'"):
         whim.replay(uniform, {"u": ucb}, logging="propensity")
+    for name, alone in (("uniform", "what was shown alone"), ("propensity", "shown alone")):
+        with pytest.raises(InvalidInputError, match=f"logging must be '{name}' or .*{alone}"):
+            whim.replay(logs[name], {"u": ucb}, logging="full")
+    with pytest.raises(InvalidInputError, match=r"must be 'full' or .* every candidate"):
+        whim.replay(logs["full"], {"u": ucb}, logging="uniform")
     with pytest.raises(InvalidInputError, match=r"n_features = 3, got 'w' with 4"):
         whim.replay(uniform, {"w": whim.LinUCBDisjoint(n_features=4)})
     with pytest.raises(InvalidInputError, match=r"n_item_features = 2, got 'w' with 5"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -26,6 +28,8 @@ from tests import sample_results as samples
 from whim.cli.app import app
 from whim.cli.report import report
 from whim.errors import InvalidInputError
+from whim.evaluate.intervals import gain, mean_interval
+from whim.evaluate.simulation_result import columns, finite
 from whim.experiments import Curve, ExperimentResult, Figure, Table
 from whim.report import headline_table, read_folder, save_figure, write_report
 from whim.report.conclusion import SENTENCES, brief, conclude, sentences
@@ -636,7 +640,125 @@ def test_from_a_simulation_to_a_page(tmp_path: Path) -> None:
     assert len(sentences(result.summary)) <= SENTENCES
 
 
+def saved_run(folder: Path, settings: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """The summary of a saved run with these rows; the regret of its runs is as they say."""
+    polars = pytest.importorskip("polars")
+    labels = [row["policy"] for row in rows]
+    settings = {"policies": dict.fromkeys(labels, "UCB()"), **settings}
+    (folder / "result.json").write_text(json.dumps({"settings": settings, "policies": rows}))
+    if "log" in settings:
+        points = {"policy": labels, **dict.fromkeys(("share", "ctr", "ctr_low", "ctr_high"), 0.5)}
+        polars.DataFrame(points).write_parquet(folder / "over_time.parquet")
+    else:
+        curves = [
+            {"policy": row["policy"], "run": run, "step": 9, "regret": regret}
+            for row in rows
+            for run, regret in enumerate(row["each"])
+        ]
+        polars.DataFrame(curves).write_parquet(folder / "curves.parquet")
+    [result] = read_folder(folder)
+    return result.summary
+
+
+def lost(base: list[float], **each: list[float]) -> list[dict[str, Any]]:
+    """Rows of a saved simulation, from the regret of each policy's runs."""
+    numbers = {"reward": 0.5, "reward_low": 0.4, "reward_high": 0.6, "found": 0, "changes": 0,
+               "false_alarms": 0, "delay_median": None}  # fmt: skip
+    rows = [
+        {"policy": label, "each": runs, **numbers}
+        | columns("regret", mean_interval(np.array(runs)))
+        | columns("saved", gain(np.array(runs), np.array(base)))
+        for label, runs in {"base": base, **each}.items()
+    ]
+    return [finite(row) for row in rows]
+
+
+SIMULATED = {"world": {"what": "A world."}, "horizon": 10}
+
+
+def test_an_oracle_is_the_reference_and_not_the_winner(tmp_path: Path) -> None:
+    rows = lost([10.0, 12.0, 14.0], ps=[5.0, 6.0, 7.0], oracle=[1.0, 1.0, 1.0])
+    said = saved_run(tmp_path, SIMULATED | {"runs": 3}, rows)
+    assert said == (
+        "The lowest regret over 3 runs of 10 steps is that of ps: 6 [4, 8]. It saves 50 % [50, 50] "
+        "of base's regret; knowing the changes, oracle has 1 [1, 1]. A world."
+    )
+    named = {"policies": {"base": "UCB()", "ps": "UCB()", "truth": "OracleMaker(name='ucb')"}}
+    rows[2]["policy"] = "truth"
+    said = saved_run(tmp_path, SIMULATED | {"runs": 3} | named, rows)
+    assert "is that of ps" in said
+    assert "knowing the changes, truth has 1" in said
+
+
+def test_a_tie_of_simulated_policies_is_said_to_be_one(tmp_path: Path) -> None:
+    rows = lost([20.0, 22.0, 24.0], ps=[5.0, 6.0, 7.0], other=[7.0, 4.0, 6.0])
+    said = saved_run(tmp_path, SIMULATED | {"runs": 3}, rows)
+    assert "that of other: 6 [2, 9], which cannot be told apart from ps's (6 [4, 8])." in said
+    assert "It saves 74 %" in said
+    close = lost([10.0, 12.0, 14.0], ps=[9.0, 13.0, 13.0])
+    said = saved_run(tmp_path, SIMULATED | {"runs": 3}, close)
+    assert said.startswith("No policy is clearly ahead: the lowest regret")
+    assert "saves" not in said
+
+
+def test_the_baseline_may_lead_and_one_run_has_no_lead(tmp_path: Path) -> None:
+    said = saved_run(tmp_path, SIMULATED | {"runs": 3}, lost([1.0, 2.0, 3.0], ps=[2.0, 4.0, 6.0]))
+    assert "is that of base: 2 [" in said
+    assert "Beside it, ps adds 100 % [100, 100] to base's regret." in said
+    said = saved_run(tmp_path, SIMULATED | {"runs": 1}, lost([1.0], ps=[9.0]))
+    assert "No policy is clearly ahead" in said
+    assert "One run does not say how much of that is chance." in said
+
+
+def earned(*rows: tuple[str, float, float]) -> list[dict[str, Any]]:
+    """Rows of a saved replay: label, rate, and rate over that of the first, minus one."""
+    made = [
+        {"policy": label, "matched": 9, "events": 90, "changes": 0}
+        | columns("ctr", (rate, rate - 0.02, rate + 0.02))
+        | columns("relative", (relative, relative - 0.05, relative + 0.05))
+        for label, rate, relative in rows
+    ]
+    return [finite(row) for row in made]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([("lin", 0.4735, 0), ("adaptive", 0.475, 0.003)],
+         "No policy is clearly ahead: the highest average reward is that of adaptive: 0.4750 "
+         "[0.4550, 0.4950], which cannot be told apart from lin's (0.4735 [0.4535, 0.4935]). The"),
+        ([("random", 0.3, 0), ("lin", 0.4, 0.33), ("adaptive", 0.405, 0.35)],
+         "cannot be told apart from lin's (0.4000 [0.3800, 0.4200]). It is above random's by "
+         "35.0 % [30.0, 40.0]. The"),
+        ([("random", 0.3, 0), ("ucb", 0.4, 0.33), ("lin", 0.5, 0.67)],
+         "is that of lin: 0.5000 [0.4800, 0.5200]. It is above random's by 67.0 % [62.0, 72.0]."),
+        ([("lin", 0.4, 0), ("random", 0.3, -0.25)],
+         "that of lin: 0.4000 [0.3800, 0.4200]. That of random is lower by 25.0 % [20.0, 30.0]."),
+        ([("lin", math.nan, math.nan), ("a", 0.5, math.nan), ("b", 0.3, math.nan)],
+         "The highest average reward is that of a: 0.5000 [0.4800, 0.5200]. The log has"),
+        ([("lin", math.nan, math.nan)], "No policy's average reward is known. The log has"),
+    ],
+)  # fmt: skip
+def test_what_a_replay_bears_out(
+    rows: list[tuple[str, float, float]], said: str, tmp_path: Path
+) -> None:
+    settings = {"log": "a.whim", "events": 90, "logging": "uniform"}
+    found = saved_run(tmp_path, settings, earned(*rows))
+    assert said in found
+    assert len(sentences(found)) <= SENTENCES
+
+
+def test_a_log_is_no_folder_of_results(tmp_path: Path) -> None:
+    with whim.logs.Writer(tmp_path / "a.whim", n_features=1, logging="uniform") as writer:
+        writer.event(time=0, x=[1.0], arms=["a"], shown="a", reward=1.0)
+    with pytest.raises(InvalidInputError, match=r"got the log .*a\.whim: 'whim replay .* --save"):
+        read_folder(tmp_path / "a.whim")
+
+
 def test_a_json_file_of_another_kind_is_named(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text("[]")
+    with pytest.raises(InvalidInputError, match="of an experiment: it holds a list"):
+        read_folder(tmp_path)
     for text in ('{"a": 1}', "[]", '{"settings": {}, "policies": []}'):
         (tmp_path / "other.json").write_text(text)
         with pytest.raises(InvalidInputError, match=r"other\.json must be"):

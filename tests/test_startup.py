@@ -118,3 +118,10 @@ def test_without_typer_the_command_names_its_extra() -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("whim: The command line needs typer")
     assert "pip install 'whim-bandits[cli]'" in done.stderr
+
+
+def test_a_source_distribution_has_the_sources_and_five_files() -> None:
+    sdist = pytest.importorskip("hatchling.builders.sdist")
+    files = sdist.SdistBuilder(str(ROOT)).recurse_included_files()
+    beside = {file.distribution_path for file in files if file.distribution_path[:4] != "src/"}
+    assert beside == {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "SECURITY.md"}

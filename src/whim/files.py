@@ -1,10 +1,11 @@
-"""``write_atomic``: a file that is either the old one or the whole new one."""
+"""``write_atomic``: a file that is either the old one or the whole new one; ``unwritable``."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -39,7 +40,11 @@ def write_atomic(
     target = Path(path).resolve()
     fresh = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    handle = os.open(fresh, flags, 0o666 if mode is None else mode)
+    try:
+        handle = os.open(fresh, flags, 0o666 if mode is None else mode)
+    except OSError as error:
+        error.filename = os.fspath(path)  # the caller knows nothing of the temporary one
+        raise
     try:
         with os.fdopen(handle, "wb") as file:
             if callable(data):
@@ -55,6 +60,23 @@ def write_atomic(
         fresh.unlink(missing_ok=True)
         raise
     sync_folder(target.parent)
+
+
+def unwritable(folder: str | os.PathLike[str]) -> str | None:
+    """Why nothing can be written into a folder that may have to be made first, or None.
+
+    It is tried, where that folder is or would be made: permissions do not tell all.
+
+    >>> unwritable(tempfile.gettempdir()) is None
+    True
+    """
+    place = Path(folder).absolute()
+    try:
+        there = next(part for part in (place, *place.parents) if part.exists())
+        with tempfile.TemporaryDirectory(prefix=".", dir=there):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def sync_folder(folder: Path) -> None:

@@ -9,7 +9,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line; bad input is one line and exit code 2."""
+    """Run the command line; bad input, or what the system refuses, is one line and exit code 2."""
     from whim.errors import WhimError
     from whim.extras import require
 
@@ -21,6 +21,10 @@ def main() -> None:
         app()
     except WhimError as error:
         sys.stderr.write(f"whim: {error}\n")
+        sys.exit(2)
+    except OSError as error:  # a full disk, a file that is another's
+        where = "" if error.filename is None else f"{error.filename}: "
+        sys.stderr.write(f"whim: {where}{error.strerror or error}\n")
         sys.exit(2)
 
 

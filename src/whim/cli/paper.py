@@ -49,6 +49,7 @@ def paper(
     """
     from rich.console import Console
 
+    from whim.cli import show
     from whim.cli.progress import stages
     from whim.errors import InvalidInputError
     from whim.experiments import EXPERIMENTS, ExperimentResult, Options, compile_loops, run, select
@@ -65,6 +66,7 @@ def paper(
         data = Path(os.environ["WHIM_DATA"])
     if data is not None and not data.is_dir():
         raise InvalidInputError(f"data must be a folder, got {data}.")
+    show.check_folder("out", out)
     _agree(ids, quick=quick, out=out, yes=yes)
     results: list[ExperimentResult] = []
     with stages() as bar:

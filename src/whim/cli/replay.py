@@ -93,6 +93,7 @@ def replay(
         show.print_json({"settings": result.settings, "baseline": base, "policies": rows})
         return
     _print_rates(rows, base)
+    _say_if_overruled(opened, result.settings["logging"])
     if opened.has_lists:
         _print_list_estimates(rows)
         _say_about_lists(opened, result.settings, base)
@@ -121,6 +122,16 @@ def replay(
         "that a policy reported, per run."
     )
     _say_about_pools(result.settings, "SNIPS")
+
+
+def _say_if_overruled(log: Log, scheme: str) -> None:
+    from whim.cli.show import say
+
+    if log.logging == "propensity" != scheme:
+        say(
+            f"{log.path.name} says that its logging is propensity. As {scheme} these numbers lean "
+            "towards what it showed often, unless all probabilities in it are alike."
+        )
 
 
 def _leans(settings: dict[str, Any]) -> bool:

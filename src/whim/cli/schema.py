@@ -33,6 +33,5 @@ def schema(
     elif OLDEST <= before < FORMAT:
         typer.echo(f"BEGIN;\n{migration(before)}COMMIT;")
     else:
-        raise InvalidInputError(
-            f"--from must be a format from {OLDEST} to {FORMAT - 1}, got {before}."
-        )
+        older = ", ".join(map(str, range(OLDEST, FORMAT)))
+        raise InvalidInputError(f"--from must be an older format, {older}, got {before}.")

@@ -14,6 +14,7 @@ import typer
 
 from whim.errors import InvalidInputError
 from whim.extras import require
+from whim.files import unwritable
 
 if TYPE_CHECKING:
     from whim.evaluate import ReplayResult, SimulationResult
@@ -125,8 +126,8 @@ def print_json(value: Any) -> None:
 
 def check_targets(*, save: Path | None = None, plot: Path | None = None) -> None:
     """Refuse, before the work, a folder or figure that could not be written after it."""
-    if save is not None and save.exists() and not save.is_dir():
-        raise InvalidInputError(f"save must be a folder, got the file {str(save)!r}.")
+    if save is not None:
+        check_folder("save", save)
     if plot is None:
         return
     backend = require("matplotlib.backend_bases", "plot", "Figures need")
@@ -135,12 +136,39 @@ def check_targets(*, save: Path | None = None, plot: Path | None = None) -> None
         raise InvalidInputError(f"plot must end in one of .{', .'.join(kinds)}, got {plot.name!r}.")
     if not plot.parent.is_dir():
         raise InvalidInputError(f"plot must be in a folder that exists, got {str(plot)!r}.")
+    check_writable("plot", plot, plot.parent)
+    if plot.is_dir():
+        raise InvalidInputError(f"plot must be a file, got the folder {str(plot)!r}.")
+
+
+def check_folder(option: str, folder: Path) -> None:
+    """Refuse a folder to write into that is a file, or can be neither made nor written."""
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInputError(f"{option} must be a folder, got the file {str(folder)!r}.")
+    check_writable(option, folder, folder)
+
+
+def check_writable(option: str, path: Path, folder: Path) -> None:
+    """Refuse what is to be written into a folder that cannot be written."""
+    why = unwritable(folder)
+    if why is not None:
+        raise InvalidInputError(
+            f"{option} must be where files can be written, got {str(path)!r}: {why}."
+        )
 
 
 def keep(result: SimulationResult | ReplayResult, *, save: Path | None, plot: Path | None) -> None:
     """Write the requested files, and say on stderr where they are."""
-    if save is not None:
-        typer.echo(f"saved: {result.save(save)}", err=True)
-    if plot is not None:
-        result.plot().savefig(plot, dpi=150)
-        typer.echo(f"figure: {plot}", err=True)
+    option, path = "save", save
+    try:
+        if save is not None:
+            typer.echo(f"saved: {result.save(save)}", err=True)
+        option, path = "plot", plot
+        if plot is not None:
+            result.plot().savefig(plot, dpi=150)
+            typer.echo(f"figure: {plot}", err=True)
+    except OSError as error:
+        raise InvalidInputError(
+            f"{option} must be where files can be written, got {str(path)!r}: "
+            f"{error.strerror or error}."
+        ) from error

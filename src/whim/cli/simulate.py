@@ -22,7 +22,7 @@ _CLICKS = {"disjoint": (0.2, 1000, 0.025), "hybrid": (0.15, 1200, 0.03)}
 def simulate(
     policy: Policies = None,
     world: Annotated[
-        str, typer.Option(help="piecewise, drifting, rotating, grouped or news.")
+        str, typer.Option(help="piecewise, drifting, rotating, reversing, grouped or news.")
     ] = "piecewise",
     set_: WorldSettings = None,
     runs: Annotated[int, typer.Option(min=1, help="Independent runs.")] = 10,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whim.cli.options import Json
+from whim.cli.refusals import in_words
 from whim.errors import InvalidInputError, WhimError
 
 if TYPE_CHECKING:
@@ -303,9 +304,8 @@ def _laid(
     try:
         return msgspec.convert(config, SpaceConfig)
     except msgspec.ValidationError as error:
-        raise InvalidInputError(
-            f"a space must be described as docs/serving.md says: {error}."
-        ) from None
+        known = SpaceConfig.__struct_fields__
+        raise InvalidInputError(in_words(str(error), config, known)) from None
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def sweep(
         typer.Option(metavar="NAME=VALUE,...", help="A parameter's values; may be repeated."),
     ],
     world: Annotated[
-        str | None, typer.Option(help="piecewise, drifting, rotating, grouped or news.")
+        str | None, typer.Option(help="piecewise, drifting, rotating, reversing, grouped or news.")
     ] = None,
     set_: WorldSettings = None,
     horizon: Annotated[
@@ -125,7 +125,8 @@ def _work(
     from whim.evaluate.tasks import log_run, log_settings, world_run
 
     if (world is None) == (log is None):
-        raise InvalidInputError("world or log must be given, one of the two.")
+        came = "neither" if log is None else "both"
+        raise InvalidInputError(f"world or log must be given, one of the two, got {came}.")
     other, owner = (of_world, "world") if world is None else (of_log, "log")
     for name, value in other.items():
         if value is not None:
@@ -259,10 +260,14 @@ def _explain(spec: Spec, work: _Work, runs: int, seed: int) -> None:
 
 
 def _check_save(save: Path | None) -> None:
+    from whim.cli.show import check_writable
     from whim.errors import InvalidInputError
 
-    if save is not None and (save.is_dir() or not save.parent.is_dir()):
+    if save is None:
+        return
+    if save.is_dir() or not save.parent.is_dir():
         raise InvalidInputError(f"save must be a file in a folder that exists, got {str(save)!r}.")
+    check_writable("save", save, save.parent)
 
 
 def _write(rows: list[dict[str, Any]], path: Path) -> None:

@@ -44,7 +44,8 @@ def warm(
     with bar("compiling", len(made)) as progress:
         compile_all(made, jobs=processes(jobs, float("inf")), progress=progress)
     seconds = time.monotonic() - began
-    typer.echo(f"{len(made)} policies are compiled ({seconds:.0f} s)", err=True)
+    what = "policy is" if len(made) == 1 else "policies are"
+    typer.echo(f"{len(made)} {what} compiled ({seconds:.0f} s)", err=True)
 
 
 def examples(specs: list[str] | None = None) -> list[Policy]:

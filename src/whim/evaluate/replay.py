@@ -67,7 +67,8 @@ def replay(
     policies
         By label: policies with no arms yet; arms are added as pools bring them.
     logging
-        How the shown arm was chosen, if the log does not say, or to overrule it. ``"uniform"``:
+        How the shown arm was chosen, if the log does not say, or to overrule it (but ``"full"``
+        cannot be overruled, nor overrule). ``"uniform"``:
         at random from the pool. ``"propensity"``: with the probabilities in the log; an event
         that matches is then learnt with probability min(1, floor / p), which makes what is
         learnt uniform again, and the value is estimated from all events; a policy whose choices
@@ -195,6 +196,12 @@ def _scheme(log: Log, logging: str | None) -> str:
     checks.choice("logging", scheme, _SCHEMES)
     if scheme == "propensity" and log.propensity is None:
         raise InvalidInputError(f"logging must not be 'propensity': {log.path.name} has none.")
+    if log.logging not in (None, scheme) and "full" in (scheme, log.logging):
+        known = "every candidate" if scheme != "full" else "what was shown alone"
+        raise InvalidInputError(
+            f"logging must be {log.logging!r} or be left out, got {scheme!r}: {log.path.name} "
+            f"says that it has the reward of {known}."
+        )
     return scheme
 
 

@@ -72,7 +72,7 @@ class TaskStore:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidInputError(
-                f"store must be a folder, got {str(path)!r}: {error}."
+                f"store must be a folder, got {str(path)!r}: {error.strerror}."
             ) from None
 
     def get(self, function: Callable[..., Any], task: Any) -> dict[str, Any] | None:

@@ -96,6 +96,8 @@ class ExperimentResult:
         """Read what ``save`` wrote."""
         try:
             data = json.loads(path.read_text("utf-8"))
+            if not isinstance(data, dict):
+                raise ValueError(f"it holds a {type(data).__name__}")
             if data.pop("format") != FORMAT:
                 raise ValueError(f"its format is not {FORMAT}")
             data["tables"] = [Table(**table) for table in data["tables"]]

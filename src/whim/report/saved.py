@@ -10,10 +10,13 @@ from typing import Any
 
 from whim.errors import InvalidInputError
 from whim.evaluate import Interval, band
+from whim.evaluate.intervals import gain
 from whim.experiments import EXPERIMENTS
 from whim.experiments import formatting as fmt
 from whim.experiments.result import Curve, ExperimentResult, Figure, Table
 from whim.extras import require
+from whim.report.race import Row, race
+from whim.types import F64
 
 _ORDER = list(EXPERIMENTS)
 _FAMILIES = ("synthetic", "lastfm", "yahoo", "beyond")
@@ -27,6 +30,11 @@ def read_folder(folder: Path) -> list[ExperimentResult]:
     if not folder.is_dir():
         what = "a file" if folder.exists() else "nothing there"
         raise InvalidInputError(f"folder must be a folder of results, got {folder}: {what}.")
+    if (folder / "pool_offsets.bin").exists():
+        raise InvalidInputError(
+            f"folder must be a folder of results, got the log {folder}: 'whim replay {folder} "
+            "--save DIR' makes results of it, and 'whim log' describes it."
+        )
     files = sorted(folder.glob("*.json"))
     if not files:
         raise InvalidInputError(
@@ -72,20 +80,18 @@ def read_saved_run(path: Path) -> ExperimentResult:
 
 def _simulation(folder: Path, settings: Settings, rows: Rows) -> ExperimentResult:
     labels, frame = list(settings["policies"]), _frame(folder / "curves.parquet")
-    curves = []
+    curves, final = [], {}
     for label in labels:
         own = frame.filter(frame["policy"] == label)
         steps = own["step"].unique().sort().to_list()
         regret = own.sort("run", "step")["regret"].to_numpy().reshape(-1, len(steps))
         curves.append(fmt.curve(label, steps, band(regret)))
-    base, best = rows[0]["policy"], min(rows, key=lambda row: row["regret"])
-    runs, horizon = settings["runs"], settings["horizon"]
+        final[label] = regret[:, -1]
+    base, said = rows[0]["policy"], _least_regret(settings, rows, final)
     return ExperimentResult(
         id=f"simulate/{settings['world'].get('kind', 'world')}",
         title="Regret in a simulated world",
-        summary=f"The lowest regret over {runs} {'run' if runs == 1 else 'runs'} of {horizon:,} "
-        f"steps is that of {best['policy']}: {fmt.whole(_interval(best, 'regret'))}. "
-        f"{settings['world'].get('what', '')}".strip(),
+        summary=f"{said} {settings['world'].get('what', '')}".strip(),
         settings=settings,
         tables=[
             Table(
@@ -104,7 +110,39 @@ def _simulation(folder: Path, settings: Settings, rows: Rows) -> ExperimentResul
     )  # fmt: skip
 
 
-def _simulation_row(row: Mapping[str, Any], base: str) -> list[str]:
+def _least_regret(settings: Settings, rows: Rows, final: Mapping[str, F64]) -> str:
+    """Who lost least, and what that saves; an oracle knows the changes, so it does not compete."""
+    oracles = [row for row in rows if _is_oracle(settings, row["policy"])]
+    rivals = [row for row in rows if row not in oracles] or rows
+    base, runs = rows[0], settings["runs"]
+
+    def ahead(ours: Row, other: Row) -> bool:
+        if ours is base:
+            return _interval(other, "saved").high < 0
+        return gain(final[ours["policy"]], final[other["policy"]]).low > 0
+
+    result = race(rivals, lambda row: float(row["regret"]), ahead)
+    over = f"over {runs} {'run' if runs == 1 else 'runs'} of {settings['horizon']:,} steps"
+    said = [result.told(f"lowest regret {over}", lambda row: fmt.whole(_interval(row, "regret")))]
+    if base in result.behind:
+        said += [f"It {fmt.saving(_interval(result.first, 'saved'), base['policy'])}."]
+    elif base is result.first and result.behind:
+        other = result.behind[0]
+        more = fmt.saving(_interval(other, "saved"), base["policy"])
+        said += [f"Beside it, {other['policy']} {more}."]
+    if len(rivals) < len(rows):
+        known = [f"{row['policy']} has {fmt.whole(_interval(row, 'regret'))}" for row in oracles]
+        said = [*said[:-1], f"{said[-1][:-1]}; knowing the changes, {' and '.join(known)}."]
+    if runs == 1:
+        said += ["One run does not say how much of that is chance."]
+    return " ".join(said)
+
+
+def _is_oracle(settings: Settings, label: str) -> bool:
+    return label == "oracle" or str(settings["policies"][label]).startswith("OracleMaker(")
+
+
+def _simulation_row(row: Row, base: str) -> list[str]:
     reports = row["found"] or row["false_alarms"]
     delay = row["delay_median"]
     return [
@@ -128,12 +166,8 @@ def _replay(folder: Path, settings: Settings, rows: Rows) -> ExperimentResult:
         shares = (100 * own["share"]).to_list()
         curves.append(Curve(label, shares, own["ctr"].to_list(), low, high))
     base = rows[0]["policy"]
-    known = [row for row in rows if row["ctr"] is not None]
-    best = max(known, key=lambda row: row["ctr"]) if known else None
     summary = f"The log has {settings['events']:,} events; its logging is {settings['logging']}."
-    if best is not None:
-        rate = fmt.rate(_interval(best, "ctr"))
-        summary = f"The highest average reward is that of {best['policy']}: {rate}. {summary}"
+    summary = f"{_highest_reward(rows)} {summary}".strip()
     tables = [
         Table(
             "What each policy would have earned",
@@ -173,7 +207,40 @@ def _replay(folder: Path, settings: Settings, rows: Rows) -> ExperimentResult:
     )  # fmt: skip
 
 
-def _replay_row(row: Mapping[str, Any], base: str) -> list[str]:
+def _highest_reward(rows: Rows) -> str:
+    """Who earned most, and by how much more than the first policy."""
+    known, base = [row for row in rows if row["ctr"] is not None], rows[0]
+    if not known:
+        return "No policy's average reward is known."
+    result = race(known, lambda row: -float(row["ctr"]), lambda a, b: _earns_more(a, b, base))
+    said = result.told("highest average reward", lambda row: fmt.rate(_interval(row, "ctr")))
+    if base in result.behind:
+        lead = fmt.percent(_interval(result.first, "relative"), 1)
+        return f"{said} It is above {base['policy']}'s by {lead}."
+    if base is result.first and result.behind:
+        other = result.behind[0]
+        value, low, high = _interval(other, "relative")
+        lag = fmt.percent(Interval(-value, -high, -low), 1)
+        return f"{said} That of {other['policy']} is lower by {lag}."
+    return said
+
+
+def _earns_more(ours: Row, other: Row, base: Row) -> bool:
+    """Whether the lead is beyond chance, by the intervals that a saved replay has.
+
+    Those against the baseline are paired. Between two others they must not overlap: that errs on
+    the side of saying that two policies cannot be told apart.
+    """
+    if other is base:
+        return _interval(ours, "relative").low > 0
+    if ours is base:
+        return _interval(other, "relative").high < 0
+    return any(
+        _interval(ours, name).low > _interval(other, name).high for name in ("ctr", "relative")
+    )
+
+
+def _replay_row(row: Row, base: str) -> list[str]:
     relative = fmt.percent(_interval(row, "relative"), 1, signed=True)
     return [
         row["policy"],
@@ -184,14 +251,14 @@ def _replay_row(row: Mapping[str, Any], base: str) -> list[str]:
     ]
 
 
-def _support(row: Mapping[str, Any]) -> list[str]:
+def _support(row: Row) -> list[str]:
     """Effective sample size and support; saved results did not always have them."""
     if row.get("effective") is None:
         return ["", ""]
     return [fmt.count(row["effective"], 0), f"{100 * row['support']:.3g} %"]
 
 
-def _interval(row: Mapping[str, Any], name: str) -> Interval:
+def _interval(row: Row, name: str) -> Interval:
     """Three columns of a row; JSON has null where there was no number."""
     ends = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
     return Interval(*(math.nan if end is None else end for end in ends))

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import uvicorn
 
+from whim.files import unwritable
 from whim.serve.app import make
 from whim.serve.http.connections import Connections
 from whim.serve.http.first_key import make_first_key
@@ -134,7 +135,10 @@ def _listen(settings: Settings) -> socket.socket:
 def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> int:
     """Serve until a signal ends it; the exit code. ``ready`` gets the address, once it listens."""
     set_up(settings)
-    data, mask = Path(settings.data), os.umask(0o077)  # what is made is for its owner alone
+    data = Path(settings.data)
+    if why := unwritable(data):
+        raise ConfigError(f"data must be a directory that can be written to, got {data}: {why}.")
+    mask = os.umask(0o077)  # what is made is for its owner alone
     try:
         if settings.store is None:  # else the keys are in the database
             keys = Keys(data / "keys.json")

@@ -274,7 +274,7 @@ class Keys:
         try:
             write_atomic(self.path, encode_keys(kept), mode=0o600)
         except OSError as error:
-            raise KeysError(f"{self.path.name} must be writable: {error.strerror}.") from None
+            raise KeysError(f"{self.path} must be writable: {error.strerror}.") from None
         self.look_again()
 
     @contextlib.contextmanager
@@ -286,7 +286,7 @@ class Keys:
                 self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600
             )
         except OSError as error:
-            raise KeysError(f"{self.path.name} must be writable: {error.strerror}.") from None
+            raise KeysError(f"{self.path} must be writable: {error.strerror}.") from None
         try:
             if sys.platform != "win32":
                 fcntl.flock(handle, fcntl.LOCK_EX)

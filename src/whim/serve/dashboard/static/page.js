@@ -199,7 +199,10 @@
         label: line.name, stroke: colour("line-" + (i % 8 + 1)), width: 2, value, dash: i % 2 ? [7, 4] : [], points: { show: false },
       }))],
       axes: [{ ...axis, space: 70, values: TIMES }, { ...axis, size: 56 }],
-      legend: { live: chart.box.clientWidth >= 500, show: chart.box.clientWidth >= 500 },
+      legend: {
+        live: chart.box.clientWidth >= 500, show: chart.box.clientWidth >= 500,
+        markers: { dash: (_, i) => (i % 2 ? "solid" : "dashed") },
+      },
     };
     done();
     return made;
