@@ -150,6 +150,7 @@ def base(root: Path, prefix: Path, mirror: str) -> None:
     """Debian with a Python in /usr/local, new each time; Debian itself is fetched once."""
     debian = root.with_name(root.name + ".debian")
     if not (debian / "etc/passwd").exists():
+        debian.parent.mkdir(parents=True, exist_ok=True)
         words = ["--variant=minbase", f"--include={LIBRARIES}", "bookworm", str(debian)]
         subprocess.run(["debootstrap", *words, *([mirror] if mirror else [])], check=True)
     subprocess.run(["rm", "-rf", "--one-file-system", root], check=True)
