@@ -93,6 +93,8 @@ def replay(
         show.print_json({"settings": result.settings, "baseline": base, "policies": rows})
         return
     _print_rates(rows, base)
+    if result.settings["doubt"]:
+        show.say(f"WARNING: {result.settings['doubt']}")
     if opened.has_lists:
         _print_list_estimates(rows)
         _say_about_lists(opened, result.settings, base)
