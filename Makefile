@@ -95,6 +95,7 @@ slow: $(READY)
 	$(BIN)/python -m tests.slow.replicas_answers
 	$(BIN)/python -m tests.slow.claims
 	$(BIN)/python -m tests.slow.adaptive_events
+	$(BIN)/python -m tests.slow.sentences
 	$(BIN)/python -m tests.slow.fuzz
 	$(BIN)/python -m tests.slow.attacks
 	if command -v npm > /dev/null; then $(MAKE) --no-print-directory clients; fi

@@ -122,6 +122,24 @@ async def drive(options: argparse.Namespace) -> dict[str, Any]:
             await admin.retire(options.space)
 
 
+def missed(told: dict[str, Any], limit: float | None) -> list[str]:
+    """What a run failed by, in sentences."""
+    lines, p99 = [], told["decision"]["p99_ms"]
+    if limit is not None and p99 is None:
+        lines.append(f"p99 of decisions must be at most {limit:g} ms, and none was answered.")
+    elif limit is not None and p99 > limit:
+        lines.append(f"p99 of decisions must be at most {limit:g} ms, got {p99:g}.")
+    if told["errors"]:
+        each = ", ".join(f"{count:,} × {what}" for what, count in told["errors"].items())
+        lines.append(f"all requests must be answered, got errors: {each}.")
+    if told["turned_away"]:
+        lines.append(
+            f"at most {MOST_WAITING:,} readers must wait at a time; {told['turned_away']:,} more "
+            "came and were not sent, so the service is slower than --rate."
+        )
+    return lines
+
+
 def above_zero(kind: type[float], least: str = "more than 0") -> Callable[[str], float]:
     """A number of the command line that is more than 0."""
 
@@ -157,7 +175,10 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the result as JSON; 1 if something failed or was too slow, 2 if it could not run."""
+    """Print the result as JSON; 1 if something failed or was too slow, 2 if it could not run.
+
+    What it was is said on stderr.
+    """
     options = parsed(arguments)
     try:
         told = asyncio.run(drive(options))
@@ -167,8 +188,10 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:  # the space is retired by then
         return 130
     sys.stdout.write(json.dumps(told, indent=1) + "\n")
-    slow = options.p99_ms is not None and (told["decision"]["p99_ms"] or 1e9) > options.p99_ms
-    return int(bool(slow or told["errors"] or told["turned_away"]))
+    failed = missed(told, options.p99_ms)
+    for line in failed:
+        sys.stderr.write(f"loadtest: {line}\n")
+    return int(bool(failed))
 
 
 if __name__ == "__main__":

@@ -253,6 +253,9 @@ def test_tables_that_a_space_cannot_learn_from(served: Served, tmp_path: Path) -
     file.write_text("age,shown,click\n3,a,1\n4,b,7\n5,a,0\n")
     (tmp_path / "empty.csv").write_text("age,shown,click\n3,,1\n")
     (tmp_path / "ids.csv").write_text("visit,age,shown,click\nv,3,a,1\nv,4,b,1\nw,5,a,0\n")
+    (tmp_path / "known.csv").write_text("visit,age,shown,click\nv,3,a,1\nu,4,b,1\nw,5,a,0\n")
+    with whim.Client(served.url, space="strict") as client:
+        client.decide({"age": 40}, ["b"], decision_id="u")
     (tmp_path / "other.csv").write_text("years,shown,click\n3,a,1\n")
     columns = ("--arm", "shown", "--reward", "click")
     for name, table, options, line in (
@@ -264,12 +267,13 @@ def test_tables_that_a_space_cannot_learn_from(served: Served, tmp_path: Path) -
         ("vector", "t.csv", columns, "context of vector must have fields"),
         ("items", "t.csv", columns, "items of items must have no features"),
         ("strict", "t.csv", columns, "the reward of row 2 must be from 0 to 1, as rewards.range"),
-        ("strict", "ids.csv", (*columns, "--id", "visit"), "row 2 must be one that strict takes: "),
+        ("strict", "ids.csv", (*columns, "--id", "visit"), "'v' in rows 1, 2; 1 such values are"),
+        ("strict", "known.csv", (*columns, "--id", "visit"), "row 2 must be one that strict takes"),
     ):
         assert line in refused("spaces", "learn", name, str(tmp_path / table), *options, *at)
-    with whim.Client(served.url, space="strict") as client:  # those of ids.csv that were fine
+    with whim.Client(served.url, space="strict") as client:  # those of known.csv that were fine
         counts = client.stats()["counts"]
-        assert (counts["decisions"], counts["rewards_learnt"]) == (2, 2)
+        assert (counts["decisions"], counts["rewards_learnt"]) == (3, 2)
     send = ("spaces", "learn", "strict", str(file), *columns, "--json", *at)
     for rest, found in (
         ("4,b,1\n5,a,0\n", {"learnt": 3}),  # mended

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,8 +51,25 @@ def test_it_measures_and_leaves_nothing_behind(
     assert spaces == ["demo"]
 
 
-def test_it_fails_where_decisions_take_too_long(url: str) -> None:
+def test_it_fails_where_decisions_take_too_long(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert ran(url, *FEW, "--p99-ms", "0.001") == 1
+    said = capsys.readouterr().err
+    assert re.fullmatch(
+        r"loadtest: p99 of decisions must be at most 0.001 ms, got [\d.]+\.\n", said
+    )
+
+
+def test_it_says_what_a_run_failed_by() -> None:
+    told = {"decision": {"p99_ms": None}, "errors": {"503 busy": 1200}, "turned_away": 7}
+    slow, failed, late = LOADTEST["missed"](told, 50.0)
+    assert slow == "p99 of decisions must be at most 50 ms, and none was answered."
+    assert failed == "all requests must be answered, got errors: 1,200 × 503 busy."
+    assert late.startswith("at most 5,000 readers must wait at a time; 7 more came")
+    assert (
+        LOADTEST["missed"]({"decision": {"p99_ms": 3.0}, "errors": {}, "turned_away": 0}, 5) == []
+    )
 
 
 def test_a_space_of_somebody_else_is_left_alone(

@@ -6,7 +6,12 @@ import math
 
 import pytest
 
-from whim.serve.dashboard.sentences import change_sentence
+from tests.made_changes import POLICIES, counted
+from whim.serve import wire
+from whim.serve.dashboard.changes import change_view
+from whim.serve.dashboard.sentences import Known, change_sentence
+from whim.serve.state.space_state import SpaceState
+from whim.serve.state.stats import ArmCounts
 from whim.serve.wire import Features, Field
 
 DEVICE = Field(name="device", kind="choice", values=["phone", "desktop"])
@@ -119,6 +124,83 @@ def test_features_without_names(
     features: Features | None, direction: list[float | None], rest: str
 ) -> None:
     assert change_sentence(direction, features) == ("Readers now like", rest)
+
+
+@pytest.mark.parametrize(
+    ("fields", "constant", "moved", "noise", "said"),
+    [
+        ([DEVICE], True, [-0.5, 0.5, 0.9], 0.1, ("Readers now like", "more")),
+        ([DEVICE], True, [-0.5, 0.5, 0.9], 0.01, ("Desktop readers now like", "more")),
+        ([DEVICE], True, [-0.5, 0.5, 0.0], 0.1, ("Readers now like", "differently")),
+        ([CLOCK], True, [0.9, 0.3, -1.8], 0.1, ("Readers now like", "less")),
+        ([CLOCK], True, [1.9, 0.3, -1.8], 0.1,
+         ("Readers whose hour is around 17 now like", "less")),
+        ([MEMBER], True, [0.9, -0.6], 0.1, ("Readers now like", "differently")),
+        ([MEMBER], True, [1.9, 0.6], 0.1, ("Readers marked “membership” now like", "more")),
+        ([HOUR], True, [0.5, 0.8], 0.1, ("Readers now like", "more")),
+        ([HOUR], True, [1.5, 0.8], 0.1, ("Readers whose hour is high now like", "more")),
+        ([TAGS], True, [0.5, 0.5, 0.8], 0.1, ("Readers now like", "more")),
+        ([TAGS], True, [1.5, 0.5, 0.8], 0.1,
+         ("Readers now like", "differently, depending on tags")),
+        ([GAPPY], True, [0.0, 0.0, 2.0, 0.8], 0.1, ("Readers now like", "more")),
+        ([GAPPY], True, [0.0, 0.0, 9.0, 0.8], 0.1,
+         ("Readers whose device is unknown now like", "more")),
+        ([GAPPY], True, [0.0, 0.0, 9.0, 0.8], math.inf, ("Readers now like", "differently")),
+    ],
+)  # fmt: skip
+def test_who_is_named_only_if_chance_would_not_look_like_it(
+    fields: list[Field], constant: bool, moved: list[float], noise: float, said: tuple[str, str]
+) -> None:
+    features = Features(fields=fields, constant=constant)
+    lead, rest = change_sentence(moved, features, Known(noise, 50))
+    assert (lead, rest.split(",")[0] if "depending" not in rest else rest) == said
+
+
+@pytest.mark.parametrize(
+    ("features", "moved", "said"),
+    [
+        (Features(size=2, constant=True), [0.4, 0.4, 0.8], "more"),
+        (Features(size=2, constant=True), [0.4, 1.4, 0.8], "differently, depending on x[1]"),
+        (Features(rest=2, constant=True), [0.6, 0.5, 0.8], "more"),
+        (Features(rest=2, constant=True), [1.9, 0.5, 0.8],
+         "differently, depending on other features"),
+        (Features(size=2), [0.1, 0.2], "differently"),
+    ],
+)  # fmt: skip
+def test_features_without_names_and_chance(
+    features: Features, moved: list[float], said: str
+) -> None:
+    assert change_sentence(moved, features, Known(0.1, 50)) == ("Readers now like", said)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("places", [4, 12])
+def test_the_right_readers_are_named(policy: str, places: int) -> None:
+    """Of changes of all readers up to 38 % named somebody; ``tests.slow.sentences`` counts more."""
+    everybody = counted(5, policy, places, group=False, runs=30)
+    assert everybody.total() >= 20
+    assert everybody["wrong"] <= 1
+    kind = counted(5, policy, places, group=True, runs=30)
+    assert kind["wrong"] <= 1
+    assert kind["right"] >= (0.5 if policy == "pslinucb-disjoint" else 0.2) * kind.total()
+
+
+def test_the_page_counts_observations() -> None:
+    config = wire.SpaceConfig(context=Features(fields=[DEVICE], constant=True))
+    state = SpaceState(config)
+    state.stats.arms["a"] = ArmCounts(decisions=600, closed=600, total=300.0, squares=300.0)
+    event = {
+        "arm": "a", "theta_before": [0.1, 0.2, 0.2], "theta_after": [0.0, 0.5, 0.4],
+        "direction": [-0.27, 0.8, 0.53], "plays": 600, "group": None, "p_value": 1e-6,
+    }  # fmt: skip
+    few, many, none = (
+        change_view(1, 1, {**event, "window": window}, state) for window in (22, 300, 0)
+    )
+    assert (few["lead"], few["rest"]) == ("Readers now like", "more")
+    assert many["lead"] == "Desktop readers now like"
+    assert (none["lead"], none["rest"]) == ("Readers now like", "differently")
+    gone = change_view(1, 1, {**event, "window": 300, "arm": "b"}, state)
+    assert (gone["lead"], gone["rest"]) == ("Readers now like", "differently")
 
 
 def test_long_names_are_cut() -> None:

@@ -175,6 +175,11 @@ def convert(
         raise
     for line in what_was_done(log, options.get("features")):
         typer.echo(line, err=True)
+    if log.logging == "uniform":
+        from whim.evaluate.pools import doubted
+
+        if doubt := doubted(log, log.logging):
+            typer.echo(f"WARNING: {doubt}", err=True)
     made = summary(log)
     typer.echo(json.dumps(made, indent=2, ensure_ascii=False) if as_json else _text(made))
 

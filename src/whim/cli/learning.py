@@ -3,18 +3,17 @@
 What others showed is learnt by a space in shadow mode, whose log says so. A row's decision has one
 candidate, what was shown: any policy would have chosen it, so no estimate gains anything from it.
 A reward that the space refuses is found before the decisions of its request are sent: one that had
-been decided would be learnt with the default.
+been decided would be learnt with the default. Ids that repeat are found before anything is sent.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from whim.checks import LARGEST
 from whim.errors import InvalidInputError, LogFileError
@@ -22,10 +21,13 @@ from whim.errors import InvalidInputError, LogFileError
 if TYPE_CHECKING:
     import polars as pl
 
-    from whim.client import Answer, Client, Rewarded, SpaceConfig
+    from whim.client import Client, Rewarded, ServiceError, SpaceConfig
     from whim.features import Features
 
 _TOGETHER = 500  # decisions of a request
+_WORDS = {"true": 1.0, "t": 1.0, "yes": 1.0, "y": 1.0, "false": 0.0, "f": 0.0, "no": 0.0, "n": 0.0}
+_MANY = 0.2  # share of rows without a reward from which they are hardly there by accident
+_NAMED = 5  # rows that an error names
 
 
 class Columns(NamedTuple):
@@ -61,32 +63,110 @@ class Learnt(NamedTuple):
     noticed: Counter[str]
 
 
+def check(file: Path, named: Columns) -> list[str]:
+    """Refuse a table whose ids repeat; what is odd about its rewards, in sentences."""
+    import polars as pl
+
+    from whim.logs.frames import guarded
+
+    lazy = _opened(file, named)
+    if named.id is not None:
+        _check_ids(lazy, file, named.id)
+    reward = _number(named.reward, lazy.collect_schema()[named.reward])
+    told = lazy.select(
+        pl.len(), reward.count().alias("usable"), reward.min().alias("least"),
+        reward.max().alias("most"),
+    )  # fmt: skip
+    rows, usable, least, most = guarded(file, lambda: told.collect(engine="streaming")).row(0)
+    odd = []
+    if rows - usable > _MANY * rows:
+        odd.append(
+            f"{rows - usable:,} of {rows:,} rows have no reward in {named.reward!r} (a number, "
+            "true or false, yes or no) and are left out. If blank means that nothing came, write "
+            "0 there: without those rows every arm looks better than it is."
+        )
+    if usable > 1 and least == most:
+        odd.append(
+            f"all {usable:,} rewards in {named.reward!r} are {least:g}, from which no policy can "
+            "learn what is liked more. Are the rows without a click missing?"
+        )
+    return odd
+
+
+def _opened(file: Path, named: Columns) -> pl.LazyFrame:
+    from whim.logs.frames import columns_of, matching, scan
+
+    lazy = scan(file, "parquet" if file.suffix.lower() in (".parquet", ".pq") else "csv")
+    have = columns_of(lazy, file)
+    for what, name in named._asdict().items():
+        if name is not None:
+            matching([name], have, what, file)
+    return lazy
+
+
+def _check_ids(lazy: pl.LazyFrame, file: Path, name: str) -> None:
+    """Raise if a column of ids holds one twice: a second decision of that id would be refused."""
+    import polars as pl
+
+    from whim.logs.frames import guarded
+
+    number, text = pl.row_index("row"), pl.col(name).cast(pl.String).alias("id")
+    told = lazy.select(number + 1, text).filter(pl.col("id") != "")
+    counts = told.group_by("id").agg(pl.len(), pl.col("row").min()).filter(pl.col("len") > 1)
+    totals = counts.select(pl.len().alias("ids"), pl.col("len").sum())
+    ids, rows = guarded(file, lambda: totals.collect(engine="streaming")).row(0)
+    if not ids:
+        return
+    first = guarded(file, lambda: counts.bottom_k(1, by="row").collect(engine="streaming"))
+    repeated = first["id"][0]
+    where = told.filter(pl.col("id") == repeated).head(_NAMED)
+    at = sorted(guarded(file, lambda: where.collect())["row"].to_list())
+    more = " …" if first["len"][0] > len(at) else ""
+    raise LogFileError(
+        f"{file}: id must be a column with another value in each row, got {name!r}, which has "
+        f"{repeated!r} in rows {', '.join(map(str, at))}{more}; {ids:,} such values are in "
+        f"{rows:,} rows. Nothing was sent. Without --id each row gets an id of its own."
+    )
+
+
+def _number(name: str, kind: pl.DataType) -> pl.Expr:
+    """The rewards of a column: numbers, or words for 1 and 0; null where there is neither."""
+    import polars as pl
+
+    if kind.is_numeric() or kind == pl.Boolean:
+        number = pl.col(name).cast(pl.Float64)
+    else:
+        text = pl.col(name).cast(pl.String).str.strip_chars()
+        words = text.str.to_lowercase().replace_strict(
+            _WORDS, default=None, return_dtype=pl.Float64
+        )
+        number = pl.coalesce(text.cast(pl.Float64, strict=False), words)
+    return pl.when(number.abs() <= LARGEST).then(number).alias(name)
+
+
 def learn(
     client: Client, space: str, file: Path, named: Columns, progress: Callable[[int], object]
 ) -> Learnt:
     """Send a table's rows, oldest first, to a space that is in shadow mode."""
     from whim.logs.encoding import Encoding
-    from whim.logs.frames import columns_of, matching, scan
+    from whim.logs.frames import columns_of, matching
     from whim.logs.tables import batches
 
     config = client.space(space).config
     encoding, ids = Encoding(_features(space, config)), _Ids(file)
-    kind = "parquet" if file.suffix.lower() in (".parquet", ".pq") else "csv"
-    lazy = scan(file, kind)
-    have = columns_of(lazy, file)
-    for what, name in named._asdict().items():
-        if name is not None:
-            matching([name], have, what, file)
+    lazy = _opened(file, named)
     if encoding.columns:
-        matching(encoding.columns, have, "the context of the space", file)
+        matching(encoding.columns, columns_of(lazy, file), "the context of the space", file)
     wanted = dict.fromkeys([*encoding.columns, *filter(None, named)])
-    learnt, row = Learnt(Counter(), Counter(), encoding.noticed), 0
+    sender = _Sender(client, space, file)
+    learnt, row = Learnt(sender.states, Counter(), encoding.noticed), 0
     for frame in batches(lazy.select(list(wanted)), file, progress):
         for start in range(0, len(frame), _TOGETHER):
             part = frame.slice(start, _TOGETHER)
             rows = _rows(part, encoding.rows(part), named, ids, row, learnt.dropped)
             _check_rewards(rows, space, config, file)
-            _send(client, space, file, rows, learnt.states)
+            if rows:
+                sender.send(rows)
             row += len(part)
     if not learnt.states:
         reasons = "; ".join(f"{n} × {why}" for why, n in learnt.dropped.items()) or "it has none"
@@ -132,10 +212,11 @@ def _rows(
     dropped: Counter[str],
 ) -> list[_Row]:
     """The rows of a table that have all that is needed."""
-    from whim.logs.frames import as_id, numbers
+    from whim.logs.frames import as_id
 
     arms = [as_id(cell) for cell in frame[named.arm].to_list()]
-    rewards = numbers(frame, [named.reward])[:, 0]
+    reward = _number(named.reward, frame.schema[named.reward])
+    rewards = frame.select(reward).to_series().to_list()
     ids: list[Any]
     if named.id is None:
         ids = [made.name(row) for row in frame.iter_rows()]
@@ -145,14 +226,14 @@ def _rows(
     for i, (key, arm, reward, context) in enumerate(zip(ids, arms, rewards, contexts, strict=True)):
         if arm is None or arm == "":
             dropped["no arm"] += 1
-        elif not np.abs(reward) <= LARGEST:
+        elif reward is None:
             dropped["no reward"] += 1
         elif key is None or key == "":
             dropped["no id"] += 1
         else:
             one = {"decision_id": str(key), "candidates": [arm], "context": context}
             # the reward has the same id, so that a row that is sent again is not learnt again
-            said = {"decision_id": str(key), "reward_id": str(key), "value": float(reward)}
+            said = {"decision_id": str(key), "reward_id": str(key), "value": reward}
             rows.append(_Row(first + i + 1, one, said))
     return rows
 
@@ -174,31 +255,91 @@ def _check_rewards(rows: Sequence[_Row], space: str, config: SpaceConfig, file: 
 
 
 def _goes_on(number: int) -> str:
-    return (
-        f"Rows before {number} are learnt; once it is mended or removed, the same command goes on."
-    )
+    before = f"Rows before {number} are learnt" if number > 1 else "No row is learnt yet"
+    return f"{before}; once it is mended or removed, the same command goes on."
 
 
-def _send(
-    client: Client, space: str, file: Path, rows: Sequence[_Row], states: Counter[str]
-) -> None:
-    """Decisions and then their rewards; those that are accepted count before one is refused."""
+class _Sender:
+    """Sends rows, and counts what became of their rewards.
+
+    A decision that was made before is answered as a new one is, but not counted again. Where none
+    was new, the first and the last reward tell whether all came before, for they are sent in order.
+    """
+
+    def __init__(self, client: Client, space: str, file: Path) -> None:
+        self._client, self._space, self._file = client, space, file
+        self.states: Counter[str] = Counter()
+        self._decisions = self._counted()
+
+    def send(self, rows: Sequence[_Row]) -> None:
+        """Decisions and then their rewards; those that are accepted count before one is refused."""
+        from whim.client import ServiceError
+
+        try:
+            answers = self._client.decide_many([row.decision for row in rows], space=self._space)
+        except ServiceError as error:  # of all, for what is wrong with one
+            found = re.match(r"\$\.decisions\[(\d+)\]", error.path or "")
+            if found is None:
+                raise
+            wrong = self._must_take(rows[int(found[1])].number, error)
+            raise LogFileError(wrong + _goes_on(rows[0].number)) from None
+        asked = list(zip(rows, answers, strict=True))
+        refused = {row.number: it for row, it in asked if isinstance(it, ServiceError)}
+        undecided, before = len(refused), self._decisions
+        self._decisions = self._counted()
+        taken = [row for row in rows if row.number not in refused]
+        results = self._rewards(taken, known=self._decisions == before)
+        for row, result in zip(taken, results, strict=True):
+            if isinstance(result, ServiceError):
+                refused[row.number] = result
+            else:
+                self.states[result.state] += 1
+        if refused:
+            raise LogFileError(self._refusal(rows, refused, len(refused) - undecided))
+
+    def _counted(self) -> int:
+        """How many decisions the space has had."""
+        return int(self._client.stats(space=self._space)["counts"]["decisions"])
+
+    def _rewards(self, rows: Sequence[_Row], known: bool) -> list[Rewarded | ServiceError]:
+        """What becomes of rewards; those between two of closed decisions are not sent again."""
+        if not known or len(rows) < 3:
+            return self._sent(rows)
+        first = self._sent(rows[:1])
+        if not _came_before(first[0]):
+            return first + self._sent(rows[1:])
+        last = self._sent(rows[-1:])
+        between = last * (len(rows) - 2) if _came_before(last[0]) else self._sent(rows[1:-1])
+        return first + between + last
+
+    def _sent(self, rows: Sequence[_Row]) -> list[Rewarded | ServiceError]:
+        rewards = [row.reward for row in rows]
+        return self._client.reward_many(rewards, space=self._space) if rewards else []
+
+    def _must_take(self, number: int, error: ServiceError) -> str:
+        return f"{self._file}: row {number} must be one that {self._space} takes: {error} "
+
+    def _refusal(self, rows: Sequence[_Row], refused: dict[int, ServiceError], decided: int) -> str:
+        """What was refused, what was learnt all the same, and what to do."""
+        numbers = sorted(refused)
+        error = refused[numbers[0]]
+        named = ", ".join(map(str, numbers[:_NAMED])) + (" …" if len(numbers) > _NAMED else "")
+        said = self._must_take(numbers[0], error)
+        if error.code == "conflict":
+            said += (
+                "It was sent before with other content; a row that is another needs another id. "
+            )
+        said += (
+            f"Of rows {rows[0].number} to {rows[-1].number}, {len(numbers):,} are refused "
+            f"({named}); the others and all before them are learnt, none after them is sent. "
+        )
+        if decided:
+            said += f"Of {decided:,} only the reward is refused: they get the default. "
+        return said + "Once they are mended or removed, the same command goes on."
+
+
+def _came_before(result: Rewarded | ServiceError) -> bool:
+    """Whether a reward was for a decision that is closed, or the same came before."""
     from whim.client import ServiceError
 
-    if not rows:
-        return
-    answers = client.decide_many([row.decision for row in rows], space=space)
-    said: list[tuple[_Row, Answer | Rewarded | ServiceError]]
-    said = [*zip(rows, answers, strict=True)]
-    taken = [row for row, answer in said if not isinstance(answer, ServiceError)]
-    results = client.reward_many([row.reward for row in taken], space=space) if taken else []
-    said += zip(taken, results, strict=True)
-    for result in results:
-        if not isinstance(result, ServiceError):
-            states[result.state] += 1
-    for row, error in said:
-        if isinstance(error, ServiceError):
-            raise LogFileError(
-                f"{file}: row {row.number} must be one that {space} takes: {error} "
-                + _goes_on(rows[0].number)
-            )
+    return not isinstance(result, ServiceError) and result.state in ("duplicate", "late")

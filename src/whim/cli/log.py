@@ -65,11 +65,22 @@ def describe(log: Log) -> dict[str, Any]:
         },
         **_lists(log),
         "logging": log.logging,
+        **_doubt(log),
         "propensities": bool(log.meta["propensities"]),
         "read": log.meta.get("read"),
         "dropped": log.meta.get("dropped", {}),
         "warnings": log.meta.get("warnings", {}),
     }
+
+
+def _doubt(log: Log) -> dict[str, Any]:
+    """Why it cannot be uniform, if it says so and cannot."""
+    if log.logging != "uniform":
+        return {}
+    from whim.evaluate.pools import doubted
+
+    doubt = doubted(log, log.logging)
+    return {} if doubt is None else {"doubt": doubt}
 
 
 def _lists(log: Log) -> dict[str, Any]:

@@ -94,6 +94,8 @@ def replay(
         return
     _print_rates(rows, base)
     _say_if_overruled(opened, result.settings["logging"])
+    if result.settings["doubt"]:
+        show.say(f"WARNING: {result.settings['doubt']}")
     if opened.has_lists:
         _print_list_estimates(rows)
         _say_about_lists(opened, result.settings, base)

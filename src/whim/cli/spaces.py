@@ -189,11 +189,15 @@ def learn(
     Contexts are the columns that the space's fields name. A row that was sent before is not
     learnt again.
     """
-    from whim.cli.learning import Columns
+    from whim.cli.learning import Columns, check
     from whim.cli.learning import learn as send
     from whim.cli.progress import bar
     from whim.cli.show import print_json
 
+    named = Columns(arm, reward, id_)
+    odd = check(file, named)
+    for line in odd:
+        typer.echo(f"WARNING: {line}", err=True)
     size = file.stat().st_size if file.is_file() else 0
     with _client(url, key, retries=5) as client, bar("rows", size, in_bytes=True) as show:
         done = [0]
@@ -202,10 +206,10 @@ def learn(
             done[0] += more
             show(done[0])
 
-        found = send(client, name, file, Columns(arm, reward, id_), progress)
+        found = send(client, name, file, named, progress)
     counts = {"rewards": found.states, "dropped": found.dropped, "noticed": found.noticed}
     if as_json:
-        print_json({"name": name, **counts})
+        print_json({"name": name, **counts, "warnings": odd})
         return
     for what, some in counts.items():
         said = ", ".join(f"{count:,} {why}" for why, count in some.items())
@@ -213,8 +217,8 @@ def learn(
             typer.echo(f"{what:<8} {said}")
     if late := found.states["late"]:
         typer.echo(
-            f"{late:,} rows were not learnt: an earlier run was interrupted between their "
-            "decisions and rewards, and the wait for these was over.",
+            f"{late:,} rows were not learnt now, for their decisions are closed: an earlier run "
+            "has learnt them, or the default for those whose reward it did not send in time.",
             err=True,
         )
     typer.echo(f"to let it decide: whim spaces change {name} --set shadow=false --wait")

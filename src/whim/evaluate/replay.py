@@ -19,7 +19,7 @@ from whim import checks, logs
 from whim.errors import InvalidInputError
 from whim.evaluate.estimates import CERTAIN
 from whim.evaluate.follow import Follower
-from whim.evaluate.pools import pool_sizes, pools_of
+from whim.evaluate.pools import doubted, pool_sizes, pools_of
 from whim.evaluate.replay_lists import ListPlan, plan_lists, replay_lists
 from whim.evaluate.replay_result import ReplayResult, ReplayRun
 from whim.evaluate.simulate import check_by_label, fresh, sealed
@@ -136,6 +136,7 @@ def replay(
         "log": opened.path.name, "source": opened.meta.get("source"), "events": how.end,
         "logging": how.scheme, "sample": sample, "runs": runs, "seed": seed, "first": first,
         "floor": how.floor, "candidates": pool_sizes(opened),
+        "doubt": doubted(opened, how.scheme, how.end),
         "policies": {label: repr(p) for label, p in policies.items()},
     }  # fmt: skip
     return ReplayResult(settings, by_label)

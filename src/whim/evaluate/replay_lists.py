@@ -23,7 +23,7 @@ from whim.evaluate.follow import Follower
 from whim.evaluate.list_blocks import Lists, arms_at, blocks, drawn, longest, scheme_of
 from whim.evaluate.list_estimates import ListEstimate, ListSums
 from whim.evaluate.list_result import ListReplayResult, ListRun
-from whim.evaluate.pools import pool_sizes
+from whim.evaluate.pools import doubted, pool_sizes
 from whim.evaluate.simulate import fresh
 from whim.evaluate.spread import spread
 from whim.kernels.lists import LOGGED, LOGGED_WHOLE, UNUSED, ListBatch
@@ -115,7 +115,7 @@ def replay_lists(
         "k": how.k, "match": how.match, "feedback": how.feedback, "examine": how.examine,
         "logging": how.scheme, "sample": how.sample, "runs": runs, "seed": how.seed,
         "first": how.end / max(log.n_events, 1), "floors": how.floors,
-        "candidates": pool_sizes(log),
+        "candidates": pool_sizes(log), "doubt": doubted(log, how.scheme, how.end),
         "policies": {label: repr(p) for label, p in policies.items()},
     }  # fmt: skip
     return ListReplayResult(settings, {label: list(runs) for label, runs in by_label.items()})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 from urllib.parse import urlencode
 
 from whim.serve.dashboard.drawing import moves
 from whim.serve.dashboard.ranges import ALL, Range
-from whim.serve.dashboard.sentences import change_sentence
+from whim.serve.dashboard.sentences import Known, change_sentence
 from whim.serve.state.engine import Engine
 from whim.serve.state.space_state import SpaceState
 
@@ -48,10 +49,9 @@ def change_view(seq: int, at: int, event: dict[str, Any], state: SpaceState) -> 
         names = state.items.names
     if len(before) == 1:
         names = names if len(names) == 1 else ["mean reward"]
-    moved = event["direction"] or [
-        None if a is None or b is None else a - b for a, b in zip(after, before, strict=False)
-    ]
-    lead, rest = change_sentence(moved if event["arm"] is not None else [], whose)
+    moved = [None if a is None or b is None else a - b for a, b in zip(after, before, strict=False)]
+    told = moved if event["arm"] is not None else []
+    lead, rest = change_sentence(told, whose, _known(event, state))
     return {
         **event,
         "seq": seq,
@@ -64,6 +64,16 @@ def change_view(seq: int, at: int, event: dict[str, Any], state: SpaceState) -> 
         "moves": moves(before, after, names),
         "query": None if event["arm"] is None else arm_query(event["arm"]),
     }
+
+
+def _known(event: dict[str, Any], state: SpaceState) -> Known:
+    """How well the move is known, by what its arm has earned."""
+    arm = state.stats.arms.get(event["arm"])
+    if arm is None or not arm.closed:
+        return Known(math.inf, 0)
+    variance = arm.squares / arm.closed - (arm.total / arm.closed) ** 2
+    log_odds = state.policy.unit == "log-odds"
+    return Known.by(variance, log_odds, event["plays"], event["window"])
 
 
 def chance(p_value: float | None) -> str | None:

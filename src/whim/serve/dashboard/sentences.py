@@ -3,14 +3,18 @@
 Coefficients of single features do not say that: with a constant, or with all values of a choice,
 one may go up and another down by the same amount and nobody has changed. So the sentence is about
 readers: what the move comes to for those of each kind, others being average.
+
+A move that is estimated from few observations differs between kinds of readers by chance alone. A
+kind is told only if the readers of its field differ by more than that.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from whim.detectors.score_test import chi2_tail
 from whim.features.fields import names_of, waves
 from whim.serve import wire
 
@@ -20,7 +24,38 @@ _RARE = 0.5  # what a move counts of readers who are few, and of whom little is 
 _ROUND = 48  # values of a cyclic field that are tried, if it is not of whole numbers
 _LONGEST_ROUND = 366  # period up to which a cyclic field may be of whole numbers
 _LONGEST = 40  # characters of a name
+_CHANCE = 0.02  # that any kind is told although all readers have moved alike
+_CLEAR = 2.0  # standard errors from which a move of all readers is up or down
+_MARKED = 0.2  # share of readers with a flag, which marks the fewer, for it is not known
+_FEW = 0.05  # share of readers whose value is missing or not listed, for it is not known
 _LEAD = "Readers now like"
+
+
+class Known(NamedTuple):
+    """How well a move is known: ``noise`` is the variance of that of an average reader.
+
+    ``window`` is how many rewards there were since the change.
+    """
+
+    noise: float
+    window: int
+
+    @classmethod
+    def by(cls, variance: float, log_odds: bool, plays: int, window: int) -> Known:
+        """By the variance of an arm's rewards, of which there were ``plays``.
+
+        A click tells the more of its log-odds the more clicks vary.
+
+        >>> Known.by(0.25, False, plays=200, window=100)
+        Known(noise=0.005, window=100)
+        """
+        if not window:
+            return cls(math.inf, 0)
+        each = 1 / max(variance, 1e-12) if log_odds else max(variance, 1e-12)
+        return cls(each / window + each / max(plays - window, 1), window)
+
+
+EXACTLY = Known(0.0, 1)
 
 
 class _Kind(NamedTuple):
@@ -55,12 +90,12 @@ class _Moves(NamedTuple):
 
 
 def change_sentence(
-    direction: Sequence[float | None], features: wire.Features | None
+    direction: Sequence[float | None], features: wire.Features | None, known: Known = EXACTLY
 ) -> tuple[str, str]:
     """What is said before an arm's name, and after it.
 
-    ``direction`` is along which the arm's coefficients moved, ``features`` what they belong to:
-    None if that is not known.
+    ``direction`` is how the arm's coefficients moved, ``features`` what they belong to: None if
+    that is not known. ``known`` says how well.
 
     >>> device = wire.Field(name="device", kind="choice", values=["phone", "desktop"])
     >>> readers = wire.Features(fields=[device], constant=True)
@@ -68,6 +103,8 @@ def change_sentence(
     ('Desktop readers now like', 'more')
     >>> change_sentence([-0.5, 0.5, 0.0], readers)
     ('Phone readers now like', 'less, desktop readers more')
+    >>> change_sentence([-0.5, 0.5, 0.9], readers, Known(noise=0.1, window=50))
+    ('Readers now like', 'more')
     >>> change_sentence([0.1, 0.0, -0.9], readers)
     ('Readers now like', 'less')
     >>> change_sentence([0.6, -0.8], None)
@@ -80,17 +117,18 @@ def change_sentence(
         return _LEAD, _word(moves[0])  # a mean reward, or what stands for one
     if features is None or _places(features) != len(moves):
         return _LEAD, "differently"
-    common, kinds, (vague, name) = _read(moves, features)
+    common, kinds, (vague, name) = _read(moves, features, known)
     first = max(kinds, key=lambda kind: kind.weight, default=None)
-    known = [kind for kind in kinds if not kind.rare or kind is first]
-    apart = max((abs(kind.move - common) for kind in known), default=0.0)
+    told = [kind for kind in kinds if not kind.rare or kind is first]
+    apart = max((abs(kind.move - common) for kind in told), default=0.0)
     if max(apart, vague) <= _EVERYBODY * abs(common):
-        return _LEAD, _word(common)
+        clear = abs(common) > _CLEAR * math.sqrt(known.noise)
+        return _LEAD, _word(common) if clear else "differently"
     if first is None or vague > abs(first.move):
         return _LEAD, f"differently, depending on {name}"
     opposite = [
         kind
-        for kind in known
+        for kind in told
         if kind.field == first.field and kind.move * first.move < 0
         and abs(kind.move) >= _CONTRAST * abs(first.move)
     ]  # fmt: skip
@@ -110,22 +148,68 @@ def _places(features: wire.Features) -> int:
     return inside + features.rest + features.size + features.constant
 
 
-def _read(moves: list[float], features: wire.Features) -> _Moves:
+def _read(moves: list[float], features: wire.Features, known: Known) -> _Moves:
     common, at = moves[-1] if features.constant else 0.0, 0
+    beyond = _beyond(features, known)
     vague = [(0.0, "")]
     apart: list[_Kind] = []  # how far each is from the average
     for field in features.fields:
         n = len(names_of(field))
-        usual, kinds, unclear = _field(field, moves[at : at + n])
+        usual, kinds, unclear = _field(field, own := moves[at : at + n])
         at += n
         common += usual
-        apart += kinds
-        vague.append((unclear, field.name[:_LONGEST]))
-    vague += [(abs(move), "other features") for move in moves[at : at + features.rest]]
-    rest = moves[at + features.rest :][: features.size]
-    vague += [(abs(move), f"x[{i}]") for i, move in enumerate(rest)]
+        told = beyond(*_variance(field, own))
+        apart += [k for k in kinds if (beyond(_FEW * k.move**2, 1) if k.rare else told)]
+        vague += [(unclear, field.name[:_LONGEST])] * told
+    rest = moves[at : at + features.rest]
+    if rest and beyond(_mean_square(rest), len(rest)):
+        vague += [(abs(move), "other features") for move in rest]
+    numbers = moves[at + features.rest :][: features.size]
+    if numbers and beyond(sum(move**2 for move in numbers), len(numbers)):
+        vague += [(abs(move), f"x[{i}]") for i, move in enumerate(numbers)]
     kinds = [kind._replace(move=common + kind.move) for kind in apart]
     return _Moves(common, kinds, max(vague))
+
+
+def _beyond(features: wire.Features, known: Known) -> Callable[[float, int], bool]:
+    """Whether readers have moved apart by more than chance lets estimates do.
+
+    Where all have moved alike, the variance of a field's moves over readers, by the noise, is about
+    χ² with as many degrees of freedom as the field has. What else is learnt costs observations.
+    """
+    if not known.noise:
+        return lambda variance, free: True
+    chance = _CHANCE / (len(features.fields) + bool(features.rest) + bool(features.size))
+    others = (
+        _places(features) - features.constant - sum(f.kind == "choice" for f in features.fields)
+    )
+
+    def beyond(variance: float, free: int) -> bool:
+        noise = known.noise * (1 + max(others - free, 0) / max(known.window, 1))
+        return chi2_tail(variance / noise, free) < chance
+
+    return beyond
+
+
+def _variance(field: wire.Field, moves: list[float]) -> tuple[float, int]:
+    """Of a field's moves over readers, and of how many coefficients it is made.
+
+    As far as it is known who they are: values of a choice are alike, numbers are scaled.
+    """
+    if field.kind == "choice" and len(field.values) > 1:
+        own = moves[: len(field.values)]
+        usual = sum(own) / len(own)
+        return _mean_square([move - usual for move in own]), len(own) - 1
+    if field.kind in ("choice", "flag"):
+        return _MARKED * (1 - _MARKED) * moves[0] ** 2, 1
+    own = moves[:-1] if field.missing else moves
+    if field.kind == "cyclic":
+        return sum(move**2 for move in own) / 2, len(own)
+    return _mean_square(own), len(own)
+
+
+def _mean_square(moves: Sequence[float]) -> float:
+    return sum(move**2 for move in moves) / max(len(moves), 1)
 
 
 def _field(field: wire.Field, moves: list[float]) -> tuple[float, list[_Kind], float]:
