@@ -77,7 +77,7 @@ def test_patterns_and_numbers_as_ids(tmp_path: Path) -> None:
 BAD_ROWS = {
     "time": "x,a,1,1,1,1,a",
     "arm": "30,,1,1,1,1,a",
-    "reward": "30,a,yes,1,1,1,a",
+    "reward": "30,a,maybe,1,1,1,a",
     "context": "30,a,1,1,,1,a",
     "propensity": "30,a,1,1,1,0,a",
     "candidates": "30,a,1,1,1,1,",
@@ -366,3 +366,20 @@ def test_movielens_latest_small(tmp_path: Path) -> None:
     assert log.n_features == 20
     assert log.meta["read"] == 100_836
     assert log.n_events + sum(log.meta["dropped"].values()) == 100_836
+
+
+@pytest.mark.parametrize(("yes", "no"), [("True", "False"), ("yes", " No "), ("1.0", "0")])
+def test_rewards_in_words(tmp_path: Path, yes: str, no: str) -> None:
+    rows = [f"{'ab'[i % 2]},{yes if i % 3 else no},{i / 7}" for i in range(12)]
+    (tmp_path / "v.csv").write_text("\n".join(["shown,click,age", *rows]) + "\n")
+    log = whim.logs.convert(
+        tmp_path / "v.csv", tmp_path / "v.whim", arm="shown", reward="click", context=["age"]
+    )
+    assert log.reward.tolist() == [float(i % 3 > 0) for i in range(12)]
+    listed = [f"v{i // 2},{i % 2},{row}" for i, row in enumerate(rows)]
+    (tmp_path / "l.csv").write_text("\n".join(["list,rank,shown,click,age", *listed]) + "\n")
+    lists = whim.logs.convert(
+        tmp_path / "l.csv", tmp_path / "l.whim", list="list", position="rank", arm="shown",
+        reward="click", context=["age"], logging="uniform",
+    )  # fmt: skip
+    assert np.asarray(lists.list_reward).tolist() == log.reward.tolist()

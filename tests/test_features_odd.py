@@ -350,8 +350,8 @@ ODD_FILES: dict[str, tuple[bytes, str]] = {
     ),
     "UTF-16": (VISITS.encode("utf-16"), "must be text in UTF-8, got UTF-16: save it as UTF-8"),
     "words": (
-        VISITS.replace(",1,", ",yes,").replace(",0,", ",no,").encode(),
-        "reward missing or not a number; click must hold numbers, got 'yes'",
+        VISITS.replace(",1,", ",liked,").replace(",0,", ",not,").encode(),
+        "reward missing or not a number; click must hold numbers, got 'liked'",
     ),
 }
 

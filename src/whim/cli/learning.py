@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from whim.checks import LARGEST
 from whim.errors import InvalidInputError, LogFileError
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from whim.features import Features
 
 _TOGETHER = 500  # decisions of a request
-_WORDS = {"true": 1.0, "t": 1.0, "yes": 1.0, "y": 1.0, "false": 0.0, "f": 0.0, "no": 0.0, "n": 0.0}
 _MANY = 0.2  # share of rows without a reward from which they are hardly there by accident
 _NAMED = 5  # rows that an error names
 
@@ -67,12 +65,12 @@ def check(file: Path, named: Columns) -> list[str]:
     """Refuse a table whose ids repeat; what is odd about its rewards, in sentences."""
     import polars as pl
 
-    from whim.logs.frames import guarded
+    from whim.logs.frames import guarded, rewards_of
 
     lazy = _opened(file, named)
     if named.id is not None:
         _check_ids(lazy, file, named.id)
-    reward = _number(named.reward, lazy.collect_schema()[named.reward])
+    reward = rewards_of(named.reward, lazy.collect_schema()[named.reward])
     told = lazy.select(
         pl.len(), reward.count().alias("usable"), reward.min().alias("least"),
         reward.max().alias("most"),
@@ -127,21 +125,6 @@ def _check_ids(lazy: pl.LazyFrame, file: Path, name: str) -> None:
         f"{repeated!r} in rows {', '.join(map(str, at))}{more}; {ids:,} such values are in "
         f"{rows:,} rows. Nothing was sent. Without --id each row gets an id of its own."
     )
-
-
-def _number(name: str, kind: pl.DataType) -> pl.Expr:
-    """The rewards of a column: numbers, or words for 1 and 0; null where there is neither."""
-    import polars as pl
-
-    if kind.is_numeric() or kind == pl.Boolean:
-        number = pl.col(name).cast(pl.Float64)
-    else:
-        text = pl.col(name).cast(pl.String).str.strip_chars()
-        words = text.str.to_lowercase().replace_strict(
-            _WORDS, default=None, return_dtype=pl.Float64
-        )
-        number = pl.coalesce(text.cast(pl.Float64, strict=False), words)
-    return pl.when(number.abs() <= LARGEST).then(number).alias(name)
 
 
 def learn(
@@ -212,10 +195,10 @@ def _rows(
     dropped: Counter[str],
 ) -> list[_Row]:
     """The rows of a table that have all that is needed."""
-    from whim.logs.frames import as_id
+    from whim.logs.frames import as_id, rewards_of
 
     arms = [as_id(cell) for cell in frame[named.arm].to_list()]
-    reward = _number(named.reward, frame.schema[named.reward])
+    reward = rewards_of(named.reward, frame.schema[named.reward])
     rewards = frame.select(reward).to_series().to_list()
     ids: list[Any]
     if named.id is None:

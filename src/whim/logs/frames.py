@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+# of a reward in words
+_WORDS = {"true": 1.0, "t": 1.0, "yes": 1.0, "y": 1.0, "false": 0.0, "f": 0.0, "no": 0.0, "n": 0.0}
 ROLES = ("arm", "reward", "label", "time", "propensity", "prefix_propensity", "candidates", "list",
          "position")  # fmt: skip
 
@@ -141,6 +143,27 @@ def numbers(frame: pl.DataFrame, names: Sequence[str]) -> F64:
 
     cells = [pl.col(name).cast(pl.Float64, strict=False) for name in names]
     return frame.select(cells).fill_null(np.nan).to_numpy().reshape(len(frame), len(names))
+
+
+def rewards_of(name: str, kind: pl.DataType) -> pl.Expr:
+    """The rewards of a column: numbers, or words for 1 and 0; null where there is neither."""
+    import polars as pl
+
+    if kind.is_numeric() or kind == pl.Boolean:
+        number = pl.col(name).cast(pl.Float64)
+    else:
+        text = pl.col(name).cast(pl.String).str.strip_chars()
+        words = text.str.to_lowercase().replace_strict(
+            _WORDS, default=None, return_dtype=pl.Float64
+        )
+        number = pl.coalesce(text.cast(pl.Float64, strict=False), words)
+    return pl.when(number.abs() <= LARGEST).then(number).alias(name)
+
+
+def rewards(frame: pl.DataFrame, name: str) -> F64:
+    """The same of a frame; nan where there is none."""
+    found = frame.select(rewards_of(name, frame.schema[name])).to_series()
+    return found.fill_null(np.nan).to_numpy()
 
 
 def items_of(file: Path, item_id: str, patterns: list[str]) -> Items:

@@ -15,7 +15,16 @@ import numpy as np
 from whim.checks import LARGEST, choice
 from whim.errors import InvalidInputError, LogFileError
 from whim.logs.columns import Log, open
-from whim.logs.frames import as_id, columns_of, guarded, matching, numbers, roles_of, scan
+from whim.logs.frames import (
+    as_id,
+    columns_of,
+    guarded,
+    matching,
+    numbers,
+    rewards,
+    roles_of,
+    scan,
+)
 from whim.logs.list_writer import ListWriter
 from whim.logs.sources import Progress, Source, no_events
 from whim.logs.tables import BAD_ROW, batches, times
@@ -179,7 +188,7 @@ def _one(
     when = times(rows[:1], names.time, n)
     x = numbers(rows[:1], features)[0]
     shown = [as_id(value) for value in rows[names.arm].to_list()]
-    rewards = numbers(rows, [names.reward])[:, 0]
+    earned = rewards(rows, names.reward)
     pool = fixed
     if pool is None:
         cell = rows[str(names.candidates)][0]
@@ -190,7 +199,7 @@ def _one(
     for reason, bad in (
         ("time", np.isnan(when).any()),
         ("arm", None in shown),
-        ("reward", not (np.abs(rewards) <= LARGEST).all()),
+        ("reward", not (np.abs(earned) <= LARGEST).all()),
         ("context", not (np.abs(x) <= LARGEST).all()),
         ("twice", len(set(shown)) < len(shown)),
         ("candidates", not pool),
@@ -199,7 +208,7 @@ def _one(
     ):
         if bad:
             raise _Bad(reason)
-    found = {"time": int(when[0]), "x": x, "arms": pool, "shown": shown, "rewards": rewards}
+    found = {"time": int(when[0]), "x": x, "arms": pool, "shown": shown, "rewards": earned}
     if names.propensity is not None:
         p, prefixes = numbers(rows, [names.propensity, str(names.prefix_propensity)]).T
         if not ((p > 0) & (p <= 1)).all():

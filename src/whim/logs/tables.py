@@ -22,6 +22,8 @@ from whim.logs.frames import (
     items_of,
     matching,
     numbers,
+    rewards,
+    rewards_of,
     roles_of,
     scan,
 )
@@ -214,8 +216,8 @@ def _odd_reward(lazy: pl.LazyFrame, table: Table) -> str:
     """What stands where numbers should, in words."""
     import polars as pl
 
-    cell = pl.col(table.reward)
-    odd = lazy.filter(cell.is_not_null() & cell.cast(pl.Float64, strict=False).is_null())
+    cell, kind = pl.col(table.reward), lazy.collect_schema()[table.reward]
+    odd = lazy.filter(cell.is_not_null() & rewards_of(table.reward, kind).is_null())
     found = guarded(table.file, lambda: odd.select(cell).head(1).collect())[table.reward].to_list()
     return f"; {table.reward} must hold numbers, got {found[0]!r}" if found else ""
 
@@ -274,7 +276,7 @@ def _batch(
     refuse("time", np.isnan(time))
     ids = [as_id(value) for value in frame[table.arm].to_list()]
     refuse("arm", [arm is None for arm in ids])
-    reward = numbers(frame, [table.reward])[:, 0]
+    reward = rewards(frame, table.reward)
     refuse("reward", ~(np.abs(reward) <= LARGEST))
     refuse("context", ~(np.abs(context) <= LARGEST).all(axis=1))
     propensity = None
