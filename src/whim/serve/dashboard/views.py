@@ -123,7 +123,8 @@ def summary(engine: Engine, name: str, during: Range = ALL) -> dict[str, Any]:
         "shadow": _shadow(space, totals, bins, width),
         # they count in the rates, which are then not those of the policy alone
         "was_shadow": 0 if info.config.shadow else counts.get("decisions_shadow", 0),
-        "skipped": space.state.skipped,
+        # some are in every space whose arms are retired while their decisions wait
+        "many_skipped": info.skipped * 100 > counts.get("decisions", 0),
         "positions": stats.positions,
         "graded": any(one.total != one.clicks for one in stats.positions),  # not only clicks
     }
