@@ -122,7 +122,10 @@ class ArmList(Struct):
 
 
 class PositionView(Struct):
-    """One position of lists, from the top: times shown, rewards above 0 ("clicks"), their sum."""
+    """One position of lists, from the top: times shown, rewards above 0 ("clicks"), their sum.
+
+    Lists that still wait are counted, with what came so far.
+    """
 
     shown: int
     clicks: int
