@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import whim
+
 ROOT = Path(__file__).parent.parent
 HEAVY = ("matplotlib", "scipy", "typer", "rich", "pandas", "sklearn", "polars", "joblib")
 
@@ -118,3 +120,15 @@ def test_without_typer_the_command_names_its_extra() -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("whim: The command line needs typer")
     assert "pip install 'whim-bandits[cli]'" in done.stderr
+
+
+def test_processes_import_nothing_from_the_current_folder() -> None:
+    """Where somebody's ``csv.py`` may be: Python is started with -P."""
+    started = [
+        line.strip()
+        for path in Path(whim.__file__).parent.rglob("*.py")
+        for line in path.read_text("utf-8").splitlines()
+        if "sys.executable," in line
+    ]
+    assert started
+    assert [line for line in started if '"-P"' not in line] == []
