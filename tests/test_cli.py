@@ -308,6 +308,7 @@ def test_wrong_flags(arguments: list[str], word: str) -> None:
     [
         (["--threshold", "-1"], "threshold must be .* got -1"),
         (["--policy", "lin"], "policy must be one of adaptive-linucb, .* ucb, got 'lin'"),
+        (["--policy", "LinUCBDisjoint"], r"'LinUCBDisjoint'; did you mean linucb-disjoint\?"),
         (["--policy", "ucb:windw=3"], "parameters of ucb must be among bonus, .* got 'windw'"),
         (["--policy", "mucb:window=20"], "threshold must be given for mucb, as in mucb:thresh"),
         (["--policy", "mucb:"], r"policy must be \[LABEL=\]NAME"),

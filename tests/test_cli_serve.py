@@ -297,6 +297,7 @@ def test_keys_are_made_listed_and_revoked_on_the_files(tmp_path: Path) -> None:
     assert re.fullmatch(r"whim_[\w-]{43}\n", made.stdout)
     assert "store it now" in made.stderr
     assert made.stdout.strip() not in made.stderr
+    assert "No key has the scope admin" in made.stderr
     text = said("keys", "list", *at)
     assert "shop" in text
     assert made.stdout.strip() not in text
@@ -306,6 +307,10 @@ def test_keys_are_made_listed_and_revoked_on_the_files(tmp_path: Path) -> None:
     assert "name must be new" in refused("keys", "make", "shop", "--scope", "read", *at)
     assert "scopes must be among" in refused("keys", "make", "b", "--scope", "all", *at)
     assert "name must be that of a key" in refused("keys", "revoke", "nobody", *at)
+    # one for some spaces is not enough, one for all is
+    for name, more in (("here", ("--space", "news")), ("all", ()), ("web", ())):
+        made = run("keys", "make", name, "--scope", "admin", *more, *at)
+        assert ("No key has the scope admin" in made.stderr) == (name == "here")
     gone = str(tmp_path / "nowhere")
     assert "directory that exists" in refused("keys", "list", "--data", gone)
     assert not Path(gone).exists()
@@ -473,9 +478,12 @@ def test_the_demo_s_changes_are_found_within_it() -> None:
 
 def test_the_demo_from_start_to_end(tmp_path: Path) -> None:
     data = tmp_path / "data"
+    (tmp_path / "csv.py").write_text("raise SystemExit('not that one')")  # as one may have there
+    home = {"PYTHONPATH": str(Path(whim.__file__).parents[1])}
     done = subprocess.run(
-        [sys.executable, "-m", "whim", "demo", "--seconds", "3", "--port", "0", "--no-browser",
-         "--data", str(data)],
+        [sys.executable, "-P", "-m", "whim", "demo", "--seconds", "3", "--port", "0",
+         "--no-browser", "--data", str(data)],
+        cwd=tmp_path, env={**os.environ, **home},
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

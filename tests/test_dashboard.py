@@ -600,6 +600,8 @@ def test_what_if_says_what_it_cannot_know(engine, clock):
     assert found["skipped"] == 120
     assert found["whatif"]["rate"] is None
     assert "nothing to replay" in found["warnings"][0]
+    assert "120 decisions do not fit" in found["warnings"][0]
+    assert found["unknown"] == "no decision that is closed fits these features"
     with pytest.raises(NotFoundError, match="space must be one that exists"):
         whatif.run(data_of(engine), "none", quiet, lambda share: None)
 

@@ -415,6 +415,11 @@ def test_draws_belong_to_the_decision_alone():
         ({"params": {"speed": 7}}, "must fit"),
         ({"items": wire.Features(size=2)}, r"\$\.items must be empty"),
         ({"policy": "linucb-hybrid"}, "n_item_features|items"),
+        ({"policy": "AdaptiveLinUCB"}, r"got 'AdaptiveLinUCB'; did you mean adaptive-linucb\?"),
+        ({"policy": "pslinucb"}, r"did you mean pslinucb-disjoint\?"),
+        ({"policy": "pslinucb-hybrid"}, r"\$\.items must describe the features that pslinucb-h"),
+        ({"policy": "lints", "params": {"payoff": "cross"}}, r"\$\.items must describe"),
+        ({"context": wire.Features()}, r"\$\.context must describe the features that pslinucb-d"),
     ],
 )
 def test_spaces_that_cannot_be_built_are_refused(engine, config, said):

@@ -122,6 +122,35 @@ def test_spaces_are_made_changed_and_retired(service: Service) -> None:
     assert "short" not in [s["name"] for s in service.ask("GET", "/v1/spaces")[1]["spaces"]]
 
 
+def test_a_configuration_without_the_features_of_a_space_is_refused(service: Service) -> None:
+    """It is whole: what it left out would be the default, which nothing that is logged fits."""
+    fields = {"fields": [{"name": "device", "kind": "flag"}], "constant": True}
+    made = {"policy": "pslinucb-hybrid", "context": fields, "items": {"size": 2}}
+    assert service.ask("POST", "/v1/spaces", {"name": "whole", **made})[0] == 201
+    arm = {"id": "a", "features": [1, 0]}
+    for i in range(3):
+        decide(service, "whole", context={"device": True}, candidates=[arm], decision_id=f"w{i}")
+    path, part = "/v1/spaces/whole", {"policy": "adaptive-linucb", "explore": 0.1}
+    for method, url in (("PUT", path), ("POST", f"{path}/whatif")):
+        for name, body in (("context", part), ("items", part | {"context": fields})):
+            status, told = service.ask(method, url, body)
+            assert (status, told["error"]["path"]) == (422, f"$.{name}")
+            assert f"$.{name} must be given where" in told["error"]["message"]
+            assert told["error"]["message"].endswith("got none.")
+    before = service.ask("GET", path)[1]
+    assert (before["version"], before["wanted"], before["skipped"]) == (1, 1, 0)
+    # who says that there are none may have that
+    assert service.ask("PUT", path, part | {"context": {"size": 1}, "items": {}})[0] == 202
+    until = time.monotonic() + 60
+    while (found := service.ask("GET", path)[1])["version"] != 2:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert (found["skipped"], found["failed"]) == (3, None)
+    assert "3 logged decisions are not learnt" in str(service.ask("GET", "/spaces/whole")[1])
+    begun = service.ask("POST", f"{path}/whatif", {"policy": "linucb-disjoint"})
+    assert begun[0] == 202  # the default is what it has
+
+
 def test_arms_are_listed_and_retired(service: Service) -> None:
     decide(service, candidates=["x1", "x2"])
     arms = [a["arm"] for a in service.ask("GET", "/v1/spaces/news/arms")[1]["arms"]]

@@ -17,6 +17,8 @@ from tests.shared_log import until
 from whim.serve import wire
 from whim.serve.log import rows as log_rows
 from whim.serve.log.rows import Kind, Raw
+from whim.serve.postgres.connection import RefusedError
+from whim.serve.postgres.queries import Queries
 from whim.serve.state.space import DecisionRequest, Space
 from whim.serve.state.space_state import SpaceState
 
@@ -32,6 +34,40 @@ def test_a_start_waits_for_the_database(tmp_path: Path) -> None:
             assert service.ask("GET", "/readyz")[0] == 503
             server.resume()
             service.wait()
+
+
+@needs_postgres
+def test_a_start_does_not_wait_for_a_database_that_lets_nobody_in(tmp_path: Path) -> None:
+    with Server.start() as server:
+        server.execute("CREATE ROLE locked LOGIN PASSWORD 'right'")
+        server.execute("CREATE ROLE idle")
+        access = server.data / "pg_hba.conf"
+        access.write_text(
+            "host all locked 127.0.0.1/32 scram-sha-256\nhost all out 127.0.0.1/32 reject\n"
+            + access.read_text()
+        )
+        server.execute("SELECT pg_reload_conf()")
+        found = []
+        for user, database in (
+            ("whim", "none"), ("nobody", "postgres"), ("idle", "postgres"), ("locked", "postgres"),
+            ("locked:wrong", "postgres"), ("out", "postgres"),
+        ):  # fmt: skip
+            address = server.address(database).replace("whim@", f"{user}@")
+            with pytest.raises(RefusedError, match="lets Whim in, got: ") as refused:
+                Queries(address).open()
+            found.append(str(refused.value).partition("got: ")[2])
+        assert found[:4] == [
+            'database "none" does not exist.', 'role "nobody" does not exist.',
+            'role "idle" is not permitted to log in.', "no password supplied.",
+        ]  # fmt: skip
+        assert found[4] == 'password authentication failed for user "locked".'
+        assert "pg_hba.conf rejects connection" in found[5]
+        with Service(tmp_path, "--store", server.address("none")) as service:
+            assert service.process.wait(30) == 2
+            service.stop()
+            assert service.said[-1].startswith("whim: store must be a database that exists")
+            assert 'database "none" does not exist' in service.said[-1]
+            assert not any("waiting for the database" in line for line in service.said)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
+import re
 import signal
 import sqlite3
 import threading
@@ -297,6 +298,15 @@ def test_changes_are_delivered_once_whoever_leads(tmp_path: Path, address: str) 
         def found(one: Service) -> list[int]:
             return [c["seq"] for c in one.ask("GET", f"{SPACE}/changes")[1]["changes"]]
 
+        def counted(one: Service) -> int:
+            text = one.ask("GET", "/metrics")[1].decode()
+            match = re.search(r'whim_changes_total{space="news"} (\d+)', text)
+            assert match is not None
+            return int(match[1])
+
+        def told(one: Service) -> int:
+            return sum(" change " in line and "space=news" in line for line in one.said)
+
         play(both.all[0], "x", 1.0)
         play(both.all[1], "y", 0.0)
         until(lambda: found(both.all[0]) and found(both.all[0]) == found(both.all[1]))
@@ -308,11 +318,14 @@ def test_changes_are_delivered_once_whoever_leads(tmp_path: Path, address: str) 
         other = both.all[1 - gone]
         play(other, "z", 1.0)
         assert len(found(other)) > len(before)
+        until(lambda: counted(other) == told(other) == len(found(other)))
         until(lambda: [one["change"]["seq"] for one in got] == found(other))
         both.all[gone] = both.begin(gone)
         both.all[gone].wait()
         until(lambda: found(both.all[gone]) == found(other))
         assert [one["change"]["seq"] for one in got] == found(other)
+        # which it has read of at its start, and has not detected
+        assert counted(both.all[gone]) == told(both.all[gone]) == 0
         assert len(both.digests()) == 1
     sink.shutdown()
     sink.server_close()

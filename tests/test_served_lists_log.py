@@ -92,6 +92,34 @@ def test_a_click_closes_a_cascade_and_what_stands_below_it_is_not_learnt(engine:
     assert plays == [1, 1, 0]
 
 
+def test_positions_count_lists_that_wait(engine: Engine, clock: Clock) -> None:
+    """A click closes a cascade at once: of the closed ones alone nearly all would have one."""
+    engine.create("s", config())
+    for i in range(10):
+        ask(engine, f"{i}")
+    ask(engine, "short", k=2)
+    ask(engine, "later", deferred=True)
+    assert pay(engine, "3", 1.0, slot=0) == "learnt"
+    assert pay(engine, "4", 0.0, slot=1) == "kept"
+    assert pay(engine, "later", 2.0, slot=2) == "kept"
+
+    def rows(state: SpaceState) -> list[Any]:
+        return [tuple(one.values()) for one in state.stats.summary()["positions"]]
+
+    space = engine.space("s")
+    assert rows(space.state) == [(11, 1, 1.0), (11, 0, 0.0), (10, 0, 0.0)]
+    assert rows(SpaceState.from_bytes(*space.state.to_bytes())) == rows(space.state)
+    engine.activate("s", "later")
+    assert rows(space.state) == [(12, 1, 1.0), (12, 0, 0.0), (11, 1, 2.0)]
+    assert rows(SpaceState.from_bytes(*space.state.to_bytes())) == rows(space.state)
+    clock.now += 11 * SECOND
+    engine.tick()
+    assert not space.state.pending
+    assert rows(space.state) == [(12, 1, 1.0), (12, 0, 0.0), (11, 1, 2.0)]
+    # and what is stored is of the closed ones
+    assert [one.shown for one in space.state.stats.positions] == [12, 12, 11]
+
+
 def test_without_a_click_all_learn_the_default_at_the_end(engine: Engine, clock: Clock) -> None:
     engine.create("s", config(rewards={"wait_seconds": 10, "default": 0.5}))
     ask(engine, "x")
@@ -211,6 +239,7 @@ def test_the_state_is_the_fold_of_the_log(
     head, policy = space.state.to_bytes()
     again = SpaceState.from_bytes(head, policy)
     assert again.digest() == space.state.digest()
+    assert again.stats.summary() == space.state.stats.summary() == one_by_one.stats.summary()
     assert again.pending.keys() >= again.ledger.lists.keys()
     assert again.ledger.lists
     digest = space.state.digest()

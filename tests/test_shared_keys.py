@@ -25,6 +25,7 @@ from whim.errors import InvalidInputError
 from whim.serve import logging
 from whim.serve.http import shared_keys, whatifs
 from whim.serve.http.keys import Keys, KeysError
+from whim.serve.http.opening import open_engine
 from whim.serve.http.service import Service as ServiceHere
 from whim.serve.http.shared_keys import StoreKeys, keep_settled, open_shared, settle
 from whim.serve.jobs.background import Job
@@ -154,6 +155,30 @@ def test_without_keys_nobody_else_is_let_in(documents: Queries, tmp_path: Path) 
     StoreKeys(documents).make("web", ["read"])
     open_shared(settings, documents, path)
     assert [key.name for key in Keys(path).list()] == ["web"]
+
+
+def test_that_there_are_no_keys_is_found_before_the_log_is_read(
+    documents: Queries, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WHIM_FIRST_KEY", raising=False)
+    settings = Settings(data=str(tmp_path / "data"), store=store, host="0.0.0.0")
+
+    def opened(settings: Settings) -> None:
+        engine = open_engine(
+            settings, time.time_ns, lambda commit: None, lambda name: None, lambda leads: None
+        )
+        engine.documents.close()
+        engine.close()
+
+    with pytest.raises(ConfigError, match="loopback address while there are no keys"):
+        opened(settings)
+    assert not (tmp_path / "data" / "log.db").exists()
+    # a secret becomes one, and keys that are there count
+    monkeypatch.setenv("WHIM_FIRST_KEY", "x" * 40)
+    opened(settings)
+    monkeypatch.delenv("WHIM_FIRST_KEY")
+    StoreKeys(documents).make("web", ["read"])
+    opened(settings)
 
 
 def test_the_keys_of_a_replica_are_not_changed_in_its_directory(tmp_path: Path) -> None:

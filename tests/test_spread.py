@@ -19,6 +19,7 @@ import psutil
 import pytest
 from threadpoolctl import threadpool_limits
 
+import whim
 from tests import spread_tasks
 from tests.spread_tasks import bits, calls, check_errors, environment, tasks, until
 from whim.errors import InvalidInputError, WhimError
@@ -55,6 +56,18 @@ def test_two_jobs_give_the_bits_of_one_in_order_and_tell_how_far_they_are(
     told.clear()
     assert bits(spread(spread_tasks.regret, iter(tasks(n=2)), progress=told.append)) == alone[:2]
     assert told == [1, 2]
+
+
+def test_modules_of_the_current_folder_are_not_taken_for_pythons(tmp_path: Path) -> None:
+    (tmp_path / "random.py").write_text("raise SystemExit('not that one')")
+    script = "from whim.evaluate.spread import spread; print(spread(abs, [-1, -2], jobs=2))"
+    home = {"PYTHONPATH": str(Path(whim.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], cwd=tmp_path, env={**os.environ, **home},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == ("[1, 2]\n", 0), done.stderr
+    assert "PYTHONSAFEPATH" not in os.environ
 
 
 def test_each_worker_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:

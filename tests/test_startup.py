@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import whim
+
 ROOT = Path(__file__).parent.parent
 HEAVY = ("matplotlib", "scipy", "typer", "rich", "pandas", "sklearn", "polars", "joblib")
 
@@ -125,3 +127,15 @@ def test_a_source_distribution_has_the_sources_and_five_files() -> None:
     files = sdist.SdistBuilder(str(ROOT)).recurse_included_files()
     beside = {file.distribution_path for file in files if file.distribution_path[:4] != "src/"}
     assert beside == {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "SECURITY.md"}
+
+
+def test_processes_import_nothing_from_the_current_folder() -> None:
+    """Where somebody's ``csv.py`` may be: Python is started with -P."""
+    started = [
+        line.strip()
+        for path in Path(whim.__file__).parent.rglob("*.py")
+        for line in path.read_text("utf-8").splitlines()
+        if "sys.executable," in line
+    ]
+    assert started
+    assert [line for line in started if '"-P"' not in line] == []

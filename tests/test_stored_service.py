@@ -50,12 +50,17 @@ def state(engine: Engine) -> dict[str, Any]:
     return {
         name: {
             "digest": space.state.digest(),
-            "info": msgspec.to_builtins(engine.info(name)),
+            "info": without_skipped(msgspec.to_builtins(engine.info(name))),
             "stats": space.state.stats.summary(),
             "changes": engine.changes(name, 0)[-5:],
         }
         for name, space in sorted(engine.spaces.items())
     }
+
+
+def without_skipped(info: Any) -> Any:
+    assert info.pop("skipped") >= 0  # told since
+    return info
 
 
 ADDED = ("probability", "kind")  # to changes, since: None where a policy holds no such belief
@@ -186,6 +191,7 @@ def test_the_openapi_document_is_the_same_but_for_descriptions(tmp_path: Path) -
     for name in ("Check", "ClockHealth", "ReplicaHealth", "ShardView"):
         del found["components"]["schemas"][name]
     _without_lag(found)
+    _without_other_configs(found)
     for part in found["components"]["schemas"]["RankRequest"]["properties"]["eventId"]["anyOf"]:
         if "maxLength" in part:  # longer ones are taken since
             assert part["maxLength"] == 256
@@ -222,6 +228,20 @@ def _without_lists(found: Any) -> None:
         del schemas["RewardBody"]["properties"][name]
     for schema in (schemas["RewardBody"], schemas["StatsTold"]):
         assert not {"slot", "arm", "positions"} & set(schema["required"])
+
+
+def _without_other_configs(found: Any) -> None:
+    """What is sent instead of a configuration is as it was, but for what may be left out."""
+    schemas = found["components"]["schemas"]
+    assert schemas["Info"]["properties"].pop("skipped") == {"type": "integer", "default": 0}
+    other, whole = schemas.pop("OtherConfig"), schemas["SpaceConfig"]
+    assert not other["required"]
+    for name in other["properties"].keys() - {"context", "items"}:
+        assert other["properties"][name] == whole["properties"][name]
+    for path, method in (("", "put"), ("/whatif", "post")):
+        asked = found["paths"][f"/v1/spaces/{{space}}{path}"][method]["requestBody"]["content"]
+        assert asked["application/json"]["schema"]["$ref"].endswith("/OtherConfig")
+        asked["application/json"]["schema"]["$ref"] = "#/components/schemas/SpaceConfig"
 
 
 def _without_lag(found: Any) -> None:

@@ -102,7 +102,8 @@ def _service(folder: Path, data: Path, port: int) -> Iterator[tuple[str, subproc
     """The service in a process of its own; its address."""
     settings = folder / "whim.toml"
     settings.write_text('demo = false\nlog_level = "warning"\nsnapshot_seconds = 15\n')
-    command = [sys.executable, "-m", "whim", "serve", "--config", str(settings)]
+    # -P: a csv.py of the folder that we are in is not the library's
+    command = [sys.executable, "-P", "-m", "whim", "serve", "--config", str(settings)]
     command += ["--data", str(data), "--port", str(port)]
     # settings of a real service are not the demo's
     kept = {k: v for k, v in os.environ.items() if k[:5] != "WHIM_" or k == "WHIM_CACHE_DIR"}

@@ -17,6 +17,11 @@ from whim.extras import require_all
 if TYPE_CHECKING:
     from whim.serve.http.keys import Keys
 
+_NO_ADMIN = (
+    "No key has the scope admin, for all spaces: from now on nobody can make or change spaces, and "
+    "the dashboard is for keys with the scope read. To make one: whim keys make admin --scope admin"
+)
+
 keys = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
 
 
@@ -79,7 +84,18 @@ def make(
     """
     with _opened(data, store, new=True) as held:
         typer.echo(held.make(name, scope, spaces=space or (), until=until))
-    typer.echo(f"{name}: {', '.join(scope)}. The token is not kept: store it now.", err=True)
+        typer.echo(f"{name}: {', '.join(scope)}. The token is not kept: store it now.", err=True)
+        if not _any_admin(held):
+            typer.echo(_NO_ADMIN, err=True)
+
+
+def _any_admin(held: Keys) -> bool:
+    """Whether somebody can make spaces and see all of them."""
+    now = time.time()
+    return any(
+        "admin" in key.scopes and not (key.spaces or key.revoked or key.ended(now))
+        for key in held.list()
+    )
 
 
 @keys.command("list")

@@ -98,6 +98,7 @@ def show(name: _Name, url: _Url = _URL, key: _Key = None, as_json: Json = False)
     if info.failed:
         typer.echo(f"version {info.wanted} could not be built: {info.failed}")
     typer.echo(f"{info.arms:,} arms, {info.steps:,} rewards learnt, {info.waiting:,} waiting")
+    _say_skipped(info)
     for field, value in config.items():
         shown = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
         typer.echo(f"  {field:<10} {shown}")
@@ -162,12 +163,14 @@ def change(
     with _client(url, key, _COMPILING) as client:
         base = _read(file) if file is not None else _plain(client.space(name))["config"]
         version = client.change(name, _laid(base, policy, param, set_))
-        serves = wait and _waited(client, name, version)
+        serves = _waited(client, name, version) if wait else None
     if as_json:
-        print_json({"name": name, "version": version, "rebuilding": not serves})
+        print_json({"name": name, "version": version, "rebuilding": serves is None})
     else:
         state = "serves" if serves else "is being built; the old one serves until then"
         typer.echo(f"{name}: version {version} {state}")
+    if serves is not None:
+        _say_skipped(serves)
 
 
 @spaces.command()
@@ -257,15 +260,24 @@ def _check_name(name: str) -> None:
         ) from None
 
 
-def _waited(client: Client, name: str, version: int) -> bool:
+def _waited(client: Client, name: str, version: int) -> SpaceInfo:
     while True:
         info = client.space(name)
         if info.version >= version:
-            return True
+            return info
         if not info.rebuilding:
             why = info.failed or "another change came."
             raise WhimError(f"{name} could not be rebuilt as version {version}: {why}")
         time.sleep(0.1)
+
+
+def _say_skipped(info: SpaceInfo) -> None:
+    if info.skipped:
+        typer.echo(
+            f"{info.skipped:,} logged decisions are not learnt: they do not fit this "
+            "configuration, or their arm was retired while they waited.",
+            err=True,
+        )
 
 
 def _state(info: SpaceInfo) -> str:

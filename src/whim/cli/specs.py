@@ -115,10 +115,11 @@ def _named(
 def complete(name: str, params: Mapping[str, Any], source: Source) -> dict[str, Any]:
     """The parameters with the sizes of the source; unknown and missing ones are refused."""
     from whim.policies import POLICIES
+    from whim.policies.registry import meant
 
     if name not in POLICIES:
         known = ", ".join(sorted(POLICIES))
-        raise InvalidInputError(f"policy must be one of {known}, got {name!r}.")
+        raise InvalidInputError(f"policy must be one of {known}, got {name!r}{meant(name)}")
     if name == _ORACLE:
         return _complete_oracle(params, source)
     takes = inspect.signature(POLICIES[name]).parameters

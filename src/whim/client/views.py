@@ -11,6 +11,7 @@ class SpaceInfo(msgspec.Struct, kw_only=True):
     """A space: ``steps`` are rewards learnt, ``waiting`` decisions whose reward may still come.
 
     While it is rebuilding, ``wanted`` is the version to come; ``failed`` says why it did not.
+    ``skipped`` are logged decisions that are not learnt, mostly since they do not fit ``config``.
     """
 
     name: str
@@ -22,6 +23,7 @@ class SpaceInfo(msgspec.Struct, kw_only=True):
     arms: int = 0
     waiting: int = 0
     steps: int = 0
+    skipped: int = 0
 
 
 class Rewarded(msgspec.Struct):

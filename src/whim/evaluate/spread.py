@@ -196,7 +196,7 @@ def _processes(call: Callable[..., tuple[int, Any]], left: dict[int, Any], worke
                 n_jobs=workers, batch_size=1, pre_dispatch="n_jobs", max_nbytes=None,
                 return_as="generator_unordered",
             )  # fmt: skip
-        with _interrupts_blocked():
+        with _interrupts_blocked(), _safe_path():
             outputs = pool(calls())
         try:
             with _stopping(outputs):
@@ -209,6 +209,23 @@ def _processes(call: Callable[..., tuple[int, Any]], left: dict[int, Any], worke
             suspects = [place for place in sorted(under_way) if deaths[place] >= _DEATHS]
             if suspects:
                 raise WhimError(_given_up(suspects, left)) from error
+
+
+@contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """Processes started within import nothing from the current folder until they know our path.
+
+    A ``random.py`` there would be taken for Python's.
+    """
+    name = "PYTHONSAFEPATH"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 @contextlib.contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -34,7 +36,9 @@ def policy(name: str, **params: Any) -> Policy:
     """
     if name not in POLICIES:
         known = ", ".join(sorted(POLICIES))
-        raise InvalidInputError(f"name must be a registered policy ({known}), got {name!r}.")
+        raise InvalidInputError(
+            f"name must be a registered policy ({known}), got {name!r}{meant(name)}"
+        )
     features = params.pop("features", None)
     if isinstance(features, Features):
         params.setdefault("n_features", features.size)
@@ -43,6 +47,18 @@ def policy(name: str, **params: Any) -> Policy:
     except TypeError as error:
         raise InvalidInputError(f"parameters of {name} must fit: {error}.") from None
     return made if features is None else made.with_features(features)
+
+
+def meant(name: str, known: Iterable[str] = POLICIES) -> str:
+    """The end of a sentence that refuses a name: which one it may stand for, if any.
+
+    >>> meant("AdaptiveLinUCB"), meant("linucb-disjont"), meant("magic")
+    ('; did you mean adaptive-linucb?', '; did you mean linucb-disjoint?', '.')
+    """
+    name, classes = name.lower(), {POLICIES[one].__name__.lower(): one for one in known}
+    longer = [one for one in sorted(classes.values()) if one.startswith(f"{name}-")]
+    close = longer or difflib.get_close_matches(name, [*classes, *classes.values()], 1)
+    return f"; did you mean {classes.get(close[0], close[0])}?" if close else "."
 
 
 def from_bytes(data: bytes, *, source: str = "data") -> Policy:

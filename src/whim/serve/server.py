@@ -102,6 +102,8 @@ async def _serve(
     await server.serve(sockets=[listening])
     for task in watching:
         task.cancel()
+    if isinstance(service.problem, ConfigError):
+        raise service.problem  # said last, as that of any other setting
     return 1 if service.problem is not None else 0
 
 

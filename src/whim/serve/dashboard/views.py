@@ -123,9 +123,10 @@ def summary(engine: Engine, name: str, during: Range = ALL) -> dict[str, Any]:
         "shadow": _shadow(space, totals, bins, width),
         # they count in the rates, which are then not those of the policy alone
         "was_shadow": 0 if info.config.shadow else counts.get("decisions_shadow", 0),
-        "skipped": space.state.skipped,
-        "positions": stats.positions,
-        "graded": any(one.total != one.clicks for one in stats.positions),  # not only clicks
+        # some are in every space whose arms are retired while their decisions wait
+        "many_skipped": info.skipped * 100 > counts.get("decisions", 0),
+        "positions": stats.so_far,
+        "graded": any(one.total != one.clicks for one in stats.so_far),  # not only clicks
     }
 
 
@@ -192,7 +193,7 @@ def config(engine: Engine, name: str) -> dict[str, Any]:
         ("Holdback", _holdback(current)),
         ("Seed", str(current.seed)),
     ]
-    if current.list is not msgspec.UNSET or engine.space(name).state.stats.positions:
+    if current.list is not msgspec.UNSET or engine.space(name).state.stats.so_far:
         lines.append(("Lists", _lists(list_rules(current))))
     text = msgspec.json.format(msgspec.json.encode(current), indent=2).decode()
     return {"lines": lines, "json": text}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import asdict
 
+from whim.errors import InvalidInputError
 from whim.serve import wire
 from whim.serve.jobs.background import Check
 from whim.serve.state.views import ArmView, ChangeView, Info, ShardView
@@ -21,6 +23,29 @@ class NewSpace(wire.SpaceConfig, kw_only=True, forbid_unknown_fields=True):
     """A space to make."""
 
     name: wire.Name
+
+
+class OtherConfig(wire.SpaceConfig, kw_only=True, forbid_unknown_fields=True):
+    """A configuration in place of a space's own: it is whole, so defaults stand for what is absent.
+
+    But not for ``context`` and ``items`` of a space that has others: what is logged would not fit.
+    """
+
+    context: wire.Features | UnsetType = UNSET  # type: ignore[assignment]
+    items: wire.Features | UnsetType = UNSET  # type: ignore[assignment]
+
+    def instead_of(self, *known: wire.SpaceConfig) -> wire.SpaceConfig:
+        """All of it, where it may take the place of these."""
+        given = {name: value for name, value in asdict(self).items() if value is not UNSET}
+        config = wire.SpaceConfig(**given)
+        for name in ("context", "items"):
+            absent = name not in given
+            if absent and any(getattr(one, name) != getattr(config, name) for one in known):
+                raise InvalidInputError(
+                    f"$.{name} must be given where the space's is not the default, since a "
+                    "configuration is whole ({} is none), got none."
+                )
+        return config
 
 
 class SpaceList(Struct):
@@ -97,7 +122,10 @@ class ArmList(Struct):
 
 
 class PositionView(Struct):
-    """One position of lists, from the top: times shown, rewards above 0 ("clicks"), their sum."""
+    """One position of lists, from the top: times shown, rewards above 0 ("clicks"), their sum.
+
+    Lists that still wait are counted, with what came so far.
+    """
 
     shown: int
     clicks: int

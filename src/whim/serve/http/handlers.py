@@ -51,7 +51,15 @@ async def show_space(service: Service, call: Call) -> Info:
 
 async def change_space(service: Service, call: Call) -> bodies.Rebuilding:
     """Change a space: it is rebuilt from its log, and until then the old one serves."""
-    return bodies.Rebuilding(await service.change(call.params["space"], call.body))
+    name = call.params["space"]
+    return bodies.Rebuilding(await service.change(name, _config(service, name, call.body)))
+
+
+def _config(service: Service, name: str, body: bodies.OtherConfig) -> wire.SpaceConfig:
+    """What a body asks for instead of what a space has, and of what is being built for it."""
+    _, wanted = service.engine.wanted(name)
+    now = service.engine.info(name).config
+    return body.instead_of(now, wanted.config or now)
 
 
 async def retire_space(service: Service, call: Call) -> None:
@@ -248,7 +256,9 @@ async def _until_gone(call: Call) -> None:
 
 async def begin_whatif(service: Service, call: Call) -> bodies.Begun:
     """Replay the space's own log under another configuration."""
-    return bodies.Begun(await service.whatif(call.params["space"], call.body))
+    name = call.params["space"]
+    config = call.body.instead_of(service.engine.info(name).config)
+    return bodies.Begun(await service.whatif(name, config))
 
 
 async def show_whatif(service: Service, call: Call) -> Job:
@@ -334,7 +344,7 @@ ROUTES: list[Route] = [
     _post("/v1/spaces", create_space, scope="admin", takes=bodies.NewSpace, gives=Info, status=201,
           problems=(409,), tag="spaces", several_spaces=True),
     _get(_SPACE, show_space, gives=Info, problems=(404,), tag="spaces"),
-    Route("PUT", _SPACE, change_space, scope="admin", takes=wire.SpaceConfig,
+    Route("PUT", _SPACE, change_space, scope="admin", takes=bodies.OtherConfig,
           gives=bodies.Rebuilding, status=202, problems=(404, 409), tag="spaces"),
     Route("DELETE", _SPACE, retire_space, scope="admin", status=204, problems=(404,), tag="spaces"),
     _get(_SPACE + "/arms", list_arms, gives=bodies.ArmList, query=(_ARMS,), problems=(404,),
@@ -346,7 +356,7 @@ ROUTES: list[Route] = [
          problems=(404,), tag="changes"),
     _get(_SPACE + "/changes/stream", stream_changes, query=(_SINCE,), gives=str,
          media="text/event-stream", problems=(404,), tag="changes"),
-    _post(_SPACE + "/whatif", begin_whatif, scope="read", takes=wire.SpaceConfig,
+    _post(_SPACE + "/whatif", begin_whatif, scope="read", takes=bodies.OtherConfig,
           gives=bodies.Begun, status=202, problems=(404, 429), tag="what if"),
     _get(_SPACE + "/whatif/{job}", show_whatif, gives=Job, problems=(404,), tag="what if"),
     _get("/healthz", healthz, scope=None, gives=bodies.Health, always=True, problems=(503,),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from whim.extras import install
+from whim.serve.http.shared_keys import refuse_early
 from whim.serve.log.origin import SHARDS
 from whim.serve.log.reader import UnavailableError
 from whim.serve.log.store import CommitLimits, OnCommit
@@ -40,10 +41,19 @@ async def opened_engine(
         except UnavailableError as error:
             if time.monotonic() > until:
                 raise
+            _raise_refusal(error)
             if time.monotonic() >= say_at:
                 get("whim").warning("waiting for the database", reason=str(error))
                 say_at = time.monotonic() + _DATABASE_SAID
         await asyncio.sleep(_DATABASE_PAUSE)
+
+
+def _raise_refusal(error: UnavailableError) -> None:
+    """Raise what waiting for the database does not change."""
+    from whim.serve.postgres.connection import RefusedError
+
+    if isinstance(error, RefusedError):
+        raise ConfigError(str(error)) from None
 
 
 def open_engine(
@@ -63,11 +73,14 @@ def open_engine(
         )  # fmt: skip
     need_postgres()
     from whim.serve.postgres.databases import Shard, shards_of
+    from whim.serve.postgres.queries import Queries
     from whim.serve.state.replica import Replica
     from whim.serve.state.shards import Shards
 
     shards = shards_of([settings.store, *settings.more_stores], settings.shards)
     data, several = Path(settings.data), len(shards) > 1
+    with contextlib.closing(Queries(shards[0].address)) as documents:
+        refuse_early(settings, documents, data / "keys.json")
 
     def replica(shard: Shard) -> Replica:
         first = shard is shards[0]

@@ -31,7 +31,7 @@ from whim.serve.jobs.background import Background, Job
 from whim.serve.log.reader import StoreError
 from whim.serve.log.store import Commit
 from whim.serve.logging import get as get_log
-from whim.serve.settings import Settings, is_loopback
+from whim.serve.settings import ConfigError, Settings, is_loopback
 from whim.serve.starter import DEMO, demo_config, personalizer_config
 from whim.serve.state.engine import Engine
 from whim.serve.state.policy import build
@@ -92,8 +92,9 @@ class Service:
             await self._open_engine()
         except Exception as error:  # of whatever kind: it must not seem to be starting for ever
             self.problem = error
-            fault = None if isinstance(error, WhimError) else error
-            self.log.error("cannot start", reason=str(error), exc_info=fault)
+            if not isinstance(error, ConfigError):  # which the command says
+                fault = None if isinstance(error, WhimError) else error
+                self.log.error("cannot start", reason=str(error), exc_info=fault)
             self.opened.set()
             return
         if self.keys.problem is not None:
@@ -108,6 +109,7 @@ class Service:
         self.engine = engine = await opened_engine(
             self.settings, self._clock, self._on_commit, self._on_config, self.deliveries.lead
         )
+        self._began = engine.now()
         engine.attach(self._loop)
         self._had_rows = engine.seq > 0
         self.background = Background(
@@ -338,9 +340,10 @@ class Service:
         changed = set()
         for number, change in commit.changes:
             name = self.engine.name(number)
-            self.metrics.change(name)
-            self.log.info("change", space=name, arm=change.event.arm, plays=change.event.plays)
             changed.add(name)
+            if change.at >= self._began:  # else a replica has only read of it now
+                self.metrics.change(name)
+                self.log.info("change", space=name, arm=change.event.arm, plays=change.event.plays)
         for name in changed:
             self.streams.ring(name)
             self.deliveries.wake(name)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from whim.errors import WhimError
 from whim.files import write_atomic
-from whim.serve.http.first_key import make_first_key
+from whim.serve.http.first_key import VARIABLE, make_first_key
 from whim.serve.http.guard import refuse_open
 from whim.serve.http.keys import Keys, KeysError, StoredKeys, decode_keys, encode_keys
 from whim.serve.logging import get
@@ -90,6 +90,13 @@ def open_shared(settings: Settings, documents: Any, path: Path) -> None:
         get("whim").info("the first key was made of the secret", key_name="first")
         settle(documents, path)
     refuse_open(settings, Keys(path))
+
+
+def refuse_early(settings: Settings, documents: Any, path: Path) -> None:
+    """Raise what ``open_shared`` would, as far as it is known before the log is read."""
+    to_come = settings.first_key_file is not None or os.environ.get(VARIABLE)
+    if not to_come and documents.document(DOCUMENT) is None:
+        refuse_open(settings, Keys(path))
 
 
 def settle(documents: Any, path: Path) -> bool:

@@ -45,6 +45,7 @@ _DREW = (
     "the logged policy drew its choices, and logged no probability of each draw: that of a list is "
     "not known, and an earlier version of Whim logged none"
 )
+_NONE_FITS = "no decision that is closed fits these features"
 _DRAWS_LISTS = "how likely a policy that draws is to show a list is not known"
 _POINT = 8  # decisions' worth below which a point is not drawn
 
@@ -224,7 +225,9 @@ def _result(
     places = np.minimum(((at - first) / span * bins).astype(np.int64), bins - 1)
     middles = [first + span * (b + 0.5) / bins for b in range(bins)]
     support = _support(weight, supported)
-    if replay.drew:
+    if not n and replay.skipped:
+        support = support._replace(problem=_NONE_FITS)
+    elif replay.drew:
         support = support._replace(problem=_DREW)
     elif replay.draws_lists:
         support = support._replace(problem=_DRAWS_LISTS)
@@ -337,6 +340,11 @@ def _label(config: wire.SpaceConfig) -> str:
 
 def _warnings(replay: _Replay, n: int, unfair: int, support: Support) -> list[str]:
     warnings = []
+    if not n and replay.skipped:
+        return [
+            "No decision that is closed fits these features, so there is nothing to replay: "
+            f"{replay.skipped} decisions do not fit and were left out."
+        ]
     if not n and not replay.tiny:
         return ["No decision of this space is closed yet, so there is nothing to replay."]
     if support.problem is not None:

@@ -106,7 +106,7 @@ class Worker:
     ) -> tuple[Any, list[bytes]]:
         if self._process is None or self._process.returncode is not None:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "whim.serve.jobs.worker", str(self._data),
+                sys.executable, "-P", "-m", "whim.serve.jobs.worker", str(self._data),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C is for the service, which ends it
             )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 import psycopg
@@ -14,10 +15,12 @@ __all__ = [
     "LIMIT",
     "TRANSIENT",
     "Connection",
+    "RefusedError",
     "RewoundError",
     "UnavailableError",
     "connect",
     "describe",
+    "unavailable",
 ]
 
 LIMIT = 5.0  # seconds that a statement may take
@@ -26,6 +29,19 @@ _CONNECT_SECONDS = 2  # libpq takes no less
 # what may pass by itself: a lost connection, a restart, a failover, a full disk, a lock
 TRANSIENT = psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError
 RV = TypeVar("RV")
+
+
+# what a server says that waiting does not change; libpq keeps the SQLSTATE of a connection that
+# failed (3D000, 28...) to itself, and one that says it in another language is waited for
+_REFUSALS = re.compile(
+    r'(database|role) ".*?" does not exist|role ".*?" is not permitted to log in'
+    r'|[\w-]+ authentication failed for user ".*?"|no password supplied'
+    r"|(no pg_hba\.conf entry|pg_hba\.conf rejects connection) for [^\n]*"
+)
+
+
+class RefusedError(UnavailableError):
+    """There is no such database or role, or it does not let us in."""
 
 
 class RewoundError(StoreError):
@@ -75,3 +91,12 @@ def connect(dsn: str, *, limit: float = LIMIT, name: str = "whim") -> Connection
 def describe(error: BaseException) -> str:
     """What went wrong, on one line and without the address, which may hold a secret."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def unavailable(error: BaseException) -> UnavailableError:
+    """That the database does not answer, or what it refuses."""
+    if refused := _REFUSALS.search(str(error)):
+        return RefusedError(
+            f"store must be a database that exists and lets Whim in, got: {refused[0]}."
+        )
+    return UnavailableError(f"the database does not answer: {describe(error)}.")

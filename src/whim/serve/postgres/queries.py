@@ -18,6 +18,7 @@ from whim.serve.postgres.connection import (
     UnavailableError,
     connect,
     describe,
+    unavailable,
 )
 
 _CLOCK = (
@@ -87,7 +88,7 @@ class Queries:
         if made is not None:
             with contextlib.suppress(psycopg.Error):
                 made.close()
-        return UnavailableError(f"the database does not answer: {describe(error)}.")
+        return unavailable(error)
 
     def decision(self, space: int, key: str) -> int | None:
         """The row of a decision by its id."""

@@ -21,6 +21,7 @@ from whim.serve.postgres.connection import (
     UnavailableError,
     connect,
     describe,
+    unavailable,
 )
 
 _BLOCK = 2048  # rows read at a time
@@ -39,7 +40,7 @@ def open_reader(dsn: str) -> Reader:
                 )
             schema.refuse_away(connection)
     except TRANSIENT as error:
-        raise UnavailableError(f"the database does not answer: {describe(error)}.") from None
+        raise unavailable(error) from None
     except psycopg.Error as error:
         raise StoreError(f"store must be an address of PostgreSQL: {describe(error)}.") from None
     return Reader(dsn)

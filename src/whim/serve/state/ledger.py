@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from whim.checks import LARGEST
 from whim.serve.log.rows import Activation, ConfigRow, Expiry, Kind, RewardRow
-from whim.serve.state.stats import MICRO, Pending
+from whim.serve.state.stats import LEFT_OUT, MICRO, Pending
 from whim.serve.state.waiting import CASCADE, WaitingList, list_rules
 from whim.serve.wire import ListRules, RewardRules, RewardState
 
@@ -54,6 +54,14 @@ class Ledger:
     def due(self, at: int, logged: int = 0) -> int:
         """When a waiting that begins at ``at`` ends, unless the row says so itself."""
         return logged or at + self._wait
+
+    def shown_list(self, key: str) -> WaitingList | None:
+        """A list that waits, if it was shown and fits the features of now."""
+        items = self.lists.get(key)
+        if items is None:
+            return None
+        waiting = self.pending[key]
+        return None if waiting.deferred or waiting.mode == LEFT_OUT else items
 
     # -- what a row does ----------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import msgspec
 
@@ -12,6 +13,7 @@ from whim.features.encoder import Encoder
 from whim.kernels.jit import NotCachedError, cached_only
 from whim.policies import POLICIES, Policy
 from whim.policies import policy as make_policy
+from whim.policies.registry import meant
 from whim.serve.state.reward_rules import check_range
 from whim.serve.state.waiting import check_list_rules
 from whim.serve.wire import SpaceConfig
@@ -24,7 +26,8 @@ def build(config: SpaceConfig) -> tuple[Policy, Encoder, Encoder]:
     """The policy of a configuration, with sizes filled in, and its two encoders."""
     if config.policy not in SERVED:
         raise InvalidInputError(
-            f"$.policy must be one of {', '.join(SERVED)}, got {config.policy!r}."
+            f"$.policy must be one of {', '.join(SERVED)}, got {config.policy!r}"
+            f"{meant(config.policy, SERVED)}"
         )
     check_range(config.rewards)
     context, items = Encoder(config.context, "$.context"), Encoder(config.items, "$.features")
@@ -52,6 +55,13 @@ def build(config: SpaceConfig) -> tuple[Policy, Encoder, Encoder]:
     try:
         policy = make_policy(config.policy, **params)
     except InvalidInputError as error:
+        for name, encoder, what in (
+            ("n_features", context, "context"), ("n_item_features", items, "items")
+        ):  # fmt: skip
+            if not encoder.size and re.search(rf"\b{name}\b", str(error)):
+                raise InvalidInputError(
+                    f"$.{what} must describe the features that {config.policy} needs, got none."
+                ) from None
         named = str(error).partition(" ")[0] in takes
         raise InvalidInputError(f"$.params{'.' if named else ': '}{error}") from None
     if items.size and not policy.n_item_features:
@@ -59,7 +69,9 @@ def build(config: SpaceConfig) -> tuple[Policy, Encoder, Encoder]:
             f"$.items must be empty: {config.policy} takes no item features, got {items.size}."
         )
     if policy.n_item_features and not items.size:
-        raise InvalidInputError(f"$.items must describe the item features of {config.policy}.")
+        raise InvalidInputError(
+            f"$.items must describe the features that {config.policy} needs, got none."
+        )
     check_list_rules(config, policy)
     return policy, context, items
 

@@ -43,6 +43,7 @@ _DECISION, _REWARD = int(Kind.DECISION), int(Kind.REWARD)
 _CONFIGS = frozenset((int(Kind.CONFIG), int(Kind.BUILT)))
 _PLAIN = frozenset((_DECISION, _REWARD))
 _LEARNT = RewardState.LEARNT
+_TAKEN = frozenset((_LEARNT, RewardState.KEPT))
 _kind = operator.itemgetter(3)
 _LISTS = 4096  # of candidates that are remembered, since pages show the same ones again and again
 
@@ -210,6 +211,8 @@ class SpaceState(SpaceArms):
         assert row.items is not None
         self.seq = seq
         self.stats.decided_list(at, row.mode, items.arms)
+        if not row.deferred:
+            self.stats.shown(items)
         own = row.own_list if isinstance(row, DecisionHead) else row.order
         due = self.ledger.due(at, row.due)
         self.ledger.pending[row.id] = Pending(
@@ -231,6 +234,8 @@ class SpaceState(SpaceArms):
             return changes
         if type(row) is log_rows.Activation:
             activated = self.ledger.activated(at, row)
+            if activated and (items := self.ledger.shown_list(row.id)):
+                self.stats.shown(items)
             if self.outcomes is not None:
                 self.outcomes[seq] = activated
         elif type(row) is log_rows.ArmsRow:
@@ -250,8 +255,12 @@ class SpaceState(SpaceArms):
     ) -> tuple[RewardState, list[Change]]:
         """What becomes of a reward, and the changes of interest that it revealed."""
         self.seq = seq
+        items, item = self.ledger.shown_list(row.id), row.item or 0
+        before = items is not None and items.clicked(item)
         state = self.ledger.rewarded(at, row)
         self.stats.rewarded(state)
+        if items is not None and state in _TAKEN:
+            self.stats.item_rewarded(item, row.value, items.clicked(item) - before)
         if self.outcomes is not None:
             self.outcomes[seq] = state
         if state is _LEARNT:
@@ -280,7 +289,7 @@ class SpaceState(SpaceArms):
         """Learn from the items that were seen, one after the other, those that are live still."""
         plays = items.plays(rewards, self._list_rules)
         self.stats.closed(at, waiting, sum([play.reward for play in plays]), live=False)
-        self.stats.looked_at(items.totals, items.counts)
+        self.stats.looked_at(items)
         changes = []
         for play in plays:
             if play.arm not in self._arms:
@@ -363,7 +372,7 @@ class SpaceState(SpaceArms):
         state.ledger.wanted, state.ledger.lists = stored.wanted, stored.lists
         state.stats = Stats.from_bytes(stored.stats)
         state.stats.since_change = SinceChange.from_bytes(stored.since_change)
-        state.stats.positions = stored.positions
+        state.stats.count_positions(stored.positions, map(state.ledger.shown_list, stored.lists))
         decisions = state.stats.counts["decisions"]
         state.stats.spans = Spans.from_bytes(stored.spans, decisions)
         state._start()

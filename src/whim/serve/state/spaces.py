@@ -79,6 +79,7 @@ class Spaces:
             name=name, version=state.version, config=state.config, wanted=wanted, failed=failed,
             rebuilding=wanted != state.version and failed is None,
             arms=state.n_arms, waiting=len(state.pending), steps=state.policy.step,
+            skipped=state.skipped,
         )  # fmt: skip
 
     @property

@@ -6,7 +6,9 @@ Part of the state: the same rows give the same counts, and a restart loses none.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Iterable
+from copy import copy
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -66,8 +68,15 @@ class ArmCounts(Struct, array_like=True):
         return self.total / self.closed if self.closed else None
 
 
+class Items(Protocol):
+    """A list: what came for each of its items, and how many rewards."""
+
+    totals: list[float]
+    counts: list[int]
+
+
 class PositionCounts(Struct, array_like=True):
-    """One position of lists: times shown in one that was learnt from, rewards above 0, their sum.
+    """One position of lists: times shown, items with rewards above 0, the sum of all rewards.
 
     The sum is of what came, whether the item was learnt from or not.
     """
@@ -106,7 +115,10 @@ class Stats:
         self.changed = 0  # when a change was last reported that no arm alone gave away
         # stored apart: older snapshots do not have them
         self.since_change = SinceChange()
-        self.positions: list[PositionCounts] = []
+        self.positions: list[PositionCounts] = []  # of lists that are closed
+        # of those that wait, too: a click closes a list, so that the closed ones have too many;
+        # not stored, for it follows from what is
+        self.so_far: list[PositionCounts] = []
         self.spans = Spans()
 
     def _bin(self, at: int) -> Bin:
@@ -212,14 +224,24 @@ class Stats:
         self._learnt(at, self.arms.get(arm) or self._arm(arm), reward)
         self.since_change.add(arm, reward)
 
-    def looked_at(self, totals: list[float], counts: list[int]) -> None:
-        """What came for each position of a list that was learnt from."""
-        positions = self.positions
-        positions += [PositionCounts() for _ in range(len(totals) - len(positions))]
-        for one, total, count in zip(positions, totals, counts, strict=False):
-            one.shown += 1
-            one.clicks += count > 0 and total > 0
-            one.total += total
+    def looked_at(self, items: Items) -> None:
+        """A list was learnt from."""
+        _look(self.positions, items)
+
+    def shown(self, items: Items) -> None:
+        """A list was shown, for whose items something may have come already."""
+        _look(self.so_far, items)
+
+    def item_rewarded(self, item: int, reward: float, clicks: int) -> None:
+        """A reward came for an item that was shown; ``clicks`` is 1 if that makes it clicked."""
+        self.so_far[item].clicks += clicks
+        self.so_far[item].total += reward
+
+    def count_positions(self, closed: list[PositionCounts], waiting: Iterable[Any]) -> None:
+        """Go on from what closed lists had, and from those that were shown and wait."""
+        self.positions, self.so_far = closed, [copy(one) for one in closed]
+        for items in filter(None, waiting):
+            self.shown(items)
 
     def _learnt(self, at: int, arm: ArmCounts, learn: float) -> None:
         arm.closed += 1
@@ -326,4 +348,13 @@ class Stats:
                 "agreed": int(agreed),
                 "would_have_earned": earned / weight if weight else None,
             },
-        } | ({"positions": [asdict(one) for one in self.positions]} if self.positions else {})
+        } | ({"positions": [asdict(one) for one in self.so_far]} if self.so_far else {})
+
+
+def _look(positions: list[PositionCounts], items: Items) -> None:
+    """Count a list, with what came for its items."""
+    positions += [PositionCounts() for _ in range(len(items.totals) - len(positions))]
+    for one, total, count in zip(positions, items.totals, items.counts, strict=False):
+        one.shown += 1
+        one.clicks += count > 0 and total > 0
+        one.total += total

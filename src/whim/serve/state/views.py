@@ -19,7 +19,11 @@ _NEVER = ArmCounts()
 
 
 class Info(Struct, kw_only=True):
-    """A space as callers see it."""
+    """A space as callers see it.
+
+    ``skipped`` are logged decisions, and items of lists, that are not learnt: they do not fit the
+    configuration, or their arm was retired while they waited.
+    """
 
     name: str
     version: int
@@ -30,6 +34,7 @@ class Info(Struct, kw_only=True):
     arms: int
     waiting: int
     steps: int
+    skipped: int = 0
 
 
 class ShardView(Struct, omit_defaults=True):
