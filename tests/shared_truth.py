@@ -23,7 +23,8 @@ from whim.serve.postgres.reader import Reader
 from whim.serve.state import recovery
 from whim.serve.state.drawing import draws, probability, seed_of
 from whim.serve.state.engine import Engine
-from whim.serve.state.lists import Slots, uniforms
+from whim.serve.state.lists import uniforms
+from whim.serve.state.slots import Slots
 from whim.serve.state.space_state import SpaceState
 from whim.serve.wire import SpaceConfig
 

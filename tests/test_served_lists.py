@@ -33,7 +33,8 @@ from whim.serve import wire
 from whim.serve.state.choosing import ConflictError, DecisionRequest
 from whim.serve.state.engine import Engine
 from whim.serve.state.limits import LimitError, Limits
-from whim.serve.state.lists import Slots, uniforms
+from whim.serve.state.lists import uniforms
+from whim.serve.state.slots import Slots
 
 __all__ = ["clock", "data", "engine"]  # fixtures
 

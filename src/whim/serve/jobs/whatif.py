@@ -30,8 +30,9 @@ from whim.serve.log.reader import LogReader
 from whim.serve.log.rows import DECODERS, ArmFeatures, DecisionRow, Expiry, Kind, RewardRow
 from whim.serve.state.drawing import probability, seed_of
 from whim.serve.state.ledger import Learn
-from whim.serve.state.lists import Slots, contexts_of, slot_keys
+from whim.serve.state.lists import contexts_of, slot_keys
 from whim.serve.state.policy import draws
+from whim.serve.state.slots import Slots
 from whim.serve.state.space import NotFoundError
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.stats import MICRO

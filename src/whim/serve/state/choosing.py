@@ -22,7 +22,6 @@ from whim.serve.state.limits import FullError, LimitError, Limits
 from whim.serve.state.lists import (
     ListRequest,
     Shown,
-    Slots,
     baseline,
     contexts,
     in_slot,
@@ -31,6 +30,7 @@ from whim.serve.state.lists import (
 )
 from whim.serve.state.lists import probabilities as list_probabilities
 from whim.serve.state.loggable import canonical, check_loggable, to_bytes
+from whim.serve.state.slots import Slots
 from whim.serve.state.space_state import SpaceState
 from whim.serve.state.waiting import list_rules
 from whim.types import F64
