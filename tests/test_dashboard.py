@@ -481,6 +481,25 @@ def test_an_arm_shows_its_rate_since_the_change_beside_the_overall_one(engine, c
     assert "Since change" in heads
 
 
+def test_rates_of_arms_lean_while_those_without_a_reward_wait(engine, clock, ask):
+    """A click closes a decision at once; the others wait, here for five seconds."""
+    engine.create("news", CONFIG)
+    pages = ("/page/spaces/news/arms", "/spaces/news/arm?id=a")
+    for i in range(40):
+        body = wire.DecisionBody(candidates=["a"], context={}, decision_id=f"{i}")
+        engine.decide("news", body, b"")
+        if i % 4 == 0:
+            engine.reward("news", wire.RewardBody(decision_id=f"{i}", value=1.0))
+    engine.store.flush()
+    for page in pages:
+        assert "30 decisions wait for a reward" in ask(page).text
+    clock.now += 6 * SECOND
+    engine.tick()
+    for page in pages:
+        assert "wait for a reward" not in ask(page).text
+        assert "0.250" in ask(page).text
+
+
 def test_a_change_is_told_in_a_sentence_before_its_statistics(engine, clock, ask):
     engine.create("news", CONFIG)
     fill(engine, clock, "news", 1200, change=700)

@@ -64,6 +64,7 @@ def arm_view(engine: Engine, name: str, arm: Any, during: Range) -> dict[str, An
         "changes": counted(engine, name, during, arm),
         "counted": arm in stats.spans.arms,
         "counted_since": None if stats.spans.whole else stats.spans.since,
+        "lean": rates.lean(stats, len(space.state.pending), space.config.rewards.combine),
     }
 
 

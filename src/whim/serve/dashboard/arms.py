@@ -109,6 +109,7 @@ async def arms(
         "pages": pages, "first": (page - 1) * PER_PAGE + 1, "sort": sort, "down": down, "q": q,
         "hidden": max(0, count - DEEPEST * PER_PAGE), "during": during,
         "counted_since": None if stats.spans.whole else stats.spans.since,
+        "lean": rates.lean(stats, len(space.state.pending), space.config.rewards.combine),
     }  # fmt: skip
 
 

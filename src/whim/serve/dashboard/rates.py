@@ -41,6 +41,15 @@ class Rates(NamedTuple):
     compared: Comparison | None = None
 
 
+def lean(stats: Stats, waiting: int, combine: str) -> int:
+    """How many decisions wait, if means over the closed ones are too high by that; else 0.
+
+    The first reward closes a decision, so that those that earn nothing are the last to be closed.
+    """
+    closed = stats.counts.get("closed", 0)
+    return waiting if combine == "earliest" and waiting > (1 - _CLOSED) * closed else 0
+
+
 def settled(stats: Stats, wait: float, at: int) -> list[tuple[int, Bin]]:
     """Bins in order of time, those that are not settled left out; keys are microseconds."""
     width = stats.width
