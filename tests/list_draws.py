@@ -40,3 +40,9 @@ def told(
     items = [sum(p for one, p in lists.items() if one[j] == places[j]) for j in each]
     starts = [sum(p for one, p in lists.items() if one[: j + 1] == places[: j + 1]) for j in each]
     return items, starts
+
+
+@functools.cache
+def tops(slots: tuple[frozenset[int], ...]) -> frozenset[int]:
+    """What can stand on top."""
+    return frozenset(one[0] for one in enumerated([set(one) for one in slots]))

@@ -110,7 +110,7 @@ def _check_answer(state: SpaceState, row: DecisionRow) -> None:
     x = state.context(row.context)
     order, numbers, chances = state.preview(x, row.arms, row.features, seed_of(config.seed, row.id))
     if row.items is not None:
-        _check_list(state, row, order, numbers)
+        _check_list(state, row, order, numbers, chances)
         return
     assert row.order == order, (row.id, row.order, order)
     assert bits(row.numbers) == bits(numbers), (row.id, row.numbers, numbers)
@@ -127,7 +127,7 @@ def _check_answer(state: SpaceState, row: DecisionRow) -> None:
 
 
 def _check_list(
-    state: SpaceState, row: DecisionRow, order: list[int], numbers: list[float]
+    state: SpaceState, row: DecisionRow, order: list[int], numbers: list[float], chances: Any
 ) -> None:
     """A list is the best that may stand in each slot, or the baseline, or a draw."""
     assert row.items is not None
@@ -144,10 +144,9 @@ def _check_list(
     assert (places, row.mode) == (shown, mode), row.id
     mine = [n for place in places for n in numbers[3 * place : 3 * place + 3]]
     assert bits(row.numbers) == bits(mine), row.id
-    allowed = [frozenset(range(len(row.arms))) - set(out) for out in row.items.exclude or ()]
-    by_chance = list_draws.told(
-        tuple(allowed or [frozenset(range(len(row.arms)))] * len(places)), tuple(places)
-    )
+    every = frozenset(range(len(row.arms)))
+    allowed = tuple(every - set(out) for out in row.items.exclude or [()] * len(places))
+    by_chance = list_draws.told(allowed, tuple(places))
     other, e = 1 - config.holdback, config.explore
     for j, place in enumerate(places):
         item = config.holdback * (first[j] == place)
@@ -155,6 +154,12 @@ def _check_list(
         start = config.holdback * (first[: j + 1] == places[: j + 1])
         start += other * (e * by_chance[1][j] + (1 - e) * (own[: j + 1] == places[: j + 1]))
         said = row.items.probabilities[j], row.items.prefixes[j]
+        if chances is not None:  # of a policy that draws the top is known, if any may stand there
+            assert (config.holdback, e) == (0, 0)
+            if j or list_draws.tops(allowed) != every:
+                assert said == (None, None), row.id
+                continue
+            item = start = float(chances[place])
         assert np.allclose(said, (item, start), rtol=1e-9, atol=0), (row.id, j, said, item, start)
 
 
