@@ -240,7 +240,13 @@ class Server:
 
     def restart_immediate(self) -> None:
         """As after a crash of the server: recovery, and nothing is lost that was committed."""
-        self.stop("immediate")
+        assert self._process is not None
+        self._process.send_signal(_SIGNALS["immediate"])
+        try:
+            self._process.wait(10)
+            self._gone()
+        except subprocess.TimeoutExpired:  # it may wait a minute for one that sends to a standby
+            self.kill()
         self.resume()
 
     def kill(self) -> None:
